@@ -1,0 +1,90 @@
+// What an operation is: shapes, sharding rule, gradient, cost and how it runs. Nothing else switches on op types.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/dtype.h"
+#include "base/shape.h"
+#include "kernels/device.h"
+#include "runtime/graph/rule.h"
+
+namespace tessera::graph {
+
+class Builder;
+using ValueId = std::int32_t;
+inline constexpr ValueId kNoValue = -1;
+
+/// Global (unsharded) type of a value.
+struct ValueType {
+  Shape shape;
+  DType dtype = DType::float32;
+  friend bool operator==(const ValueType& a, const ValueType& b) = default;
+};
+
+/// One operand or result as a rank sees it: the global shape and the box of it that lies in memory, dense and row-major.
+struct LocalTensor {
+  Shape global;
+  Box box;
+  DType dtype = DType::float32;
+  const Shape& shape() const { return box.size; }
+};
+
+/// One call of an op on one rank.
+struct LocalCall {
+  std::vector<LocalTensor> inputs;
+  std::vector<LocalTensor> outputs;
+};
+
+/// What changes from step to step without being a tensor.
+struct StepState {
+  std::uint64_t step = 0;  // training steps done before this one: the counter of random streams
+};
+
+/// A prepared call: everything that can be decided once has been. Pointers are the local parts, in the order of the call.
+/// An empty part may be a null pointer.
+using Kernel = std::function<void(const void* const* inputs, void* const* outputs, void* workspace, const StepState& step)>;
+
+/// What `gradient` gets. `output_gradients[i]` is kNoValue where no gradient arrives.
+struct GradientCall {
+  Builder& builder;
+  std::span<const ValueId> inputs;
+  std::span<const ValueId> outputs;
+  std::span<const ValueId> output_gradients;
+  std::span<const bool> wanted;  // per input: is its gradient needed?
+};
+
+/// Immutable; attributes are members. Implementations live in runtime/ops, one file per family.
+class Op {
+ public:
+  virtual ~Op() = default;
+
+  /// Short snake_case name: "einsum".
+  virtual std::string_view name() const = 0;
+  /// Attributes as text, unique among ops of this name: part of the plan's hash, of dumps and of common-subexpression keys.
+  virtual std::string attributes() const { return ""; }
+  /// Result types. Throws config with shapes when the operands do not fit.
+  virtual std::vector<ValueType> infer(std::span<const ValueType> inputs) const = 0;
+  /// Which dimensions may be cut together, and where pending sums may pass.
+  virtual Rule rule(std::span<const ValueType> inputs, std::span<const ValueType> outputs) const = 0;
+  /// Adds backward nodes; returns one gradient per input, kNoValue where there is none (integers, not wanted).
+  virtual std::vector<ValueId> gradient(const GradientCall& call) const = 0;
+  /// Floating-point operations of one call with these (local) shapes; multiply and add count as two.
+  virtual double flops(const LocalCall& call) const;
+  /// Bytes of scratch memory of one call; planned into the arena.
+  virtual std::int64_t workspace_bytes(const LocalCall& call) const;
+  /// Output i may be computed in the memory of input j when that input is not needed afterwards (same local shape, same size of
+  /// element). Default: never.
+  virtual bool may_overwrite(std::size_t output, std::size_t input) const;
+  /// False for ops that must not be merged with an equal node or removed (none so far but random draws keep their stream key).
+  virtual bool is_pure() const { return true; }
+  /// Decides algorithm, strides and constants once.
+  virtual Kernel prepare(const LocalCall& call, const kernels::Device& device) const = 0;
+};
+
+}  // namespace tessera::graph
