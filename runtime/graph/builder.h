@@ -1,9 +1,11 @@
-// Adds nodes to a graph, and walks it backwards for gradients.
+// Adds nodes to a graph. Gradients: runtime/ops/gradients.h (the walk adds nodes, so it stands above the ops).
 #pragma once
 
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "runtime/graph/graph.h"
@@ -45,9 +47,13 @@ class Builder {
   void pin(SymbolicTensor value, layouts::Placement placement);
 
   /// Path and phase given to the nodes that are added while a Scope lives. Paths nest with '/'.
+  struct AbsolutePath {
+    std::string_view path;
+  };
   class Scope {
    public:
     Scope(Builder& builder, std::string_view name);
+    Scope(Builder& builder, AbsolutePath path);  // replaces the path instead of extending it
     Scope(Builder& builder, Phase phase);
     ~Scope();
     Scope(const Scope&) = delete;
@@ -69,10 +75,5 @@ class Builder {
   std::map<std::string, NodeId> known_;      // key of a pure node -> node
   std::map<VariableId, ValueId> variables_;  // values of variables
 };
-
-/// Gradients of the scalar `loss` with respect to `targets` (values; usually variables), in the same order; an invalid tensor where the loss does
-/// not depend on a target. Only nodes on a path from a target to the loss are visited: nothing is computed that nobody needs.
-/// Nodes are added in Phase::backward under the path of the node they belong to. Contributions are added in a fixed order.
-std::vector<SymbolicTensor> gradients(Builder& builder, SymbolicTensor loss, std::span<const SymbolicTensor> targets);
 
 }  // namespace tessera::graph

@@ -2,10 +2,12 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/dtype.h"
@@ -18,6 +20,8 @@ namespace tessera::graph {
 /// Part of the step that a node (and a collective) belongs to.
 enum class Phase : std::uint8_t { forward, backward, update, metrics };
 std::string_view name_of(Phase phase);
+
+struct SymbolicTensor;  // runtime/graph/builder.h
 
 using NodeId = std::int32_t;
 using VariableId = std::int32_t;
@@ -53,6 +57,9 @@ struct Variable {
   std::vector<int> slot_dims;
   std::optional<layouts::Placement> storage;   // set by layout binding; metric variables get theirs from the compiler
   std::optional<layouts::Placement> compute;   // where it differs from storage (ZeRO 3)
+  /// Penalty added to the loss (a scalar), and projection applied after each update; absent: none. Set by layers.
+  std::function<SymbolicTensor(SymbolicTensor)> regularizer;
+  std::function<SymbolicTensor(SymbolicTensor)> constraint;
 };
 
 /// Variables of a run: shared by all its graphs (train, evaluate, predict; full and last batch). Ids are stable.

@@ -1,0 +1,15 @@
+#include "runtime/graph/op.h"
+
+namespace tessera::graph {
+
+double Op::flops(const LocalCall& call) const {
+  double elements = 0;
+  for (const LocalTensor& output : call.outputs) elements += static_cast<double>(output.box.elements());
+  return elements;
+}
+
+std::int64_t Op::workspace_bytes(const LocalCall& /*call*/) const { return 0; }
+
+bool Op::may_overwrite(std::size_t /*output*/, std::size_t /*input*/) const { return false; }
+
+}  // namespace tessera::graph
