@@ -233,6 +233,10 @@ Identifier read_identifier(const Value& value, const std::string& path, Problems
     if (name != nullptr) arguments.problem(*name, "class_name", "expected a string");
     return {"", &kNoConfig, &value};
   }
+  // Keras writes a plain function as class "function" whose config is its name.
+  if (name->string == "function" && config != nullptr && config->is_string()) {
+    return {config->string, &kNoConfig, config};
+  }
   const bool usable = config != nullptr && config->is_object();
   if (config != nullptr && !config->is_object() && !config->is_null() && !config->is_string()) {
     arguments.problem(*config, "config", "expected an object");
