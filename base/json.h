@@ -1,4 +1,5 @@
-// JSON with positions: what a config, a layout map or a model file holds and where each part of it stands.
+// JSON with positions: what a config, a layout map or a model file holds and where each part of it
+// stands.
 #pragma once
 
 #include <cstddef>
@@ -12,13 +13,15 @@
 
 namespace tessera::json {
 
-/// Counts from 1; columns in characters (not bytes). line 0: not in a file (a --set value, a default).
+/// Counts from 1; columns in characters (not bytes). line 0: not in a file (a --set value, a
+/// default).
 struct Position {
   int line = 0;
   int column = 0;
 };
 
-/// One problem in an input. Printed as "file:line:column: error: path: message" (parts that are empty are left out).
+/// One problem in an input. Printed as "file:line:column: error: path: message" (parts that are
+/// empty are left out).
 struct Problem {
   std::string file;
   Position at;
@@ -26,6 +29,14 @@ struct Problem {
   std::string message;
 };
 std::string to_string(const Problem& problem);
+
+/// Path of a member or an item: "fit.epochs", "callbacks[0]", `layout_map[".*kernel"]` where a key
+/// is no plain word.
+std::string child_path(std::string_view parent, std::string_view key);
+std::string child_path(std::string_view parent, std::size_t index);
+
+/// Control characters as \xNN, so that a name from a file cannot steer the terminal.
+std::string printable(std::string_view text);
 
 /// Collects independent problems so that all of them are shown together.
 class Problems {
@@ -44,7 +55,8 @@ enum class Kind : std::uint8_t { null, boolean, integer, number, string, array, 
 
 struct Member;
 
-/// One JSON value. Members keep the order of the text. Integers that do not fit into int64 are reported when parsed.
+/// One JSON value. Members keep the order of the text. Integers that do not fit into int64 are
+/// reported when parsed.
 struct Value {
   Kind kind = Kind::null;
   bool boolean = false;
@@ -54,7 +66,8 @@ struct Value {
   std::vector<Value> array;
   std::vector<Member> object;
   Position position;
-  std::shared_ptr<const std::string> file;  // shown name of the text that holds it; "--set a.b" for overrides
+  std::shared_ptr<const std::string>
+      file;  // shown name of the text that holds it; "--set a.b" for overrides
 
   bool is_null() const { return kind == Kind::null; }
   bool is_string() const { return kind == Kind::string; }
@@ -77,14 +90,18 @@ struct Limits {
   std::size_t bytes = std::size_t{256} << 20U;
   int depth = 64;
   std::size_t string_bytes = std::size_t{16} << 20U;
+  std::size_t values = std::size_t{8}
+                       << 20U;  // one takes some 150 bytes of memory, and two of text
 };
 
-/// Parses a whole text: UTF-8, optional byte order mark, `//` and `/* */` comments. Syntax errors, duplicate keys, integers and
-/// floats out of range, NaN literals, too deep nesting are added to `problems`; the result then holds what could be read.
-Value parse(std::string_view text, std::string file_name, Problems& problems, const Limits& limits = {});
+/// Parses a whole text: UTF-8, optional byte order mark, `//` and `/* */` comments. Syntax errors,
+/// duplicate keys, integers and floats out of range, NaN literals, too deep nesting are added to
+/// `problems`; the result then holds what could be read.
+Value parse(std::string_view text, std::string file_name, Problems& problems,
+            const Limits& limits = {});
 
-/// Writes a value as JSON: members in order, floats with `digits` significant digits, non-finite numbers as null.
-/// indent < 0: one line.
+/// Writes a value as JSON: members in order, floats with `digits` significant digits, non-finite
+/// numbers as null. indent < 0: one line.
 std::string dump(const Value& value, int indent = 2, int digits = 9);
 
 Value make_null();
@@ -96,13 +113,15 @@ Value make(const char* value);
 Value make_array(std::vector<Value> items = {});
 Value make_object(std::vector<std::pair<std::string, Value>> members = {});
 
-/// The candidate nearest to `word` (Damerau-Levenshtein distance at most 2, or a third of its length, or a shared prefix); "" if none is near.
+/// The candidate nearest to `word` (Damerau-Levenshtein distance at most 2, or a third of its
+/// length, or a shared prefix); "" if none is near.
 std::string nearest(std::string_view word, const std::vector<std::string>& candidates);
 
 /// "; did you mean "x"?" where a candidate is near, else "".
 std::string did_you_mean(std::string_view word, const std::vector<std::string>& candidates);
 
 /// The whole file as bytes. Throws `kind` with the path and the reason.
-std::string read_text_file(const std::string& path, Error::Kind kind, std::size_t limit = std::size_t{256} << 20U);
+std::string read_text_file(const std::string& path, Error::Kind kind,
+                           std::size_t limit = std::size_t{256} << 20U);
 
 }  // namespace tessera::json
