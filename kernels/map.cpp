@@ -1,0 +1,1 @@
+// Names of element-wise operations and programs as text.

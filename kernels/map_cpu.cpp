@@ -1,0 +1,1 @@
+// Runs element-wise programs on the CPU, tile by tile.

@@ -1,0 +1,1 @@
+// Matrix products on the CPU: the one file that knows oneDNN.

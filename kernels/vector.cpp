@@ -1,0 +1,1 @@
+// Chooses the vector loops that this processor can run.

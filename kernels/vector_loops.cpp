@@ -1,0 +1,1 @@
+// The vector loops of one instruction-set level.

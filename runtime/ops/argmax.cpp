@@ -1,0 +1,1 @@
+// Index of the first largest or smallest element.

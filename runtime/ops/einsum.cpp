@@ -1,0 +1,1 @@
+// Einstein sums of one or two operands.

@@ -1,0 +1,1 @@
+// Sums, maxima and minima over dimensions.

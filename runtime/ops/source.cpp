@@ -1,0 +1,1 @@
+// Operations without operands: constants, indices, random numbers.
