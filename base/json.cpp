@@ -205,7 +205,7 @@ class Handler {
   bool large_integer(double value, const std::string& token) {
     Value result = scalar(Kind::number, number_start());
     result.number = value;
-    report(number_start(), path_of_next(),
+    report(number_start(), path(),
            fmt::format("integer {} is out of range: expected {} to {}", token.substr(0, 64),
                        std::numeric_limits<std::int64_t>::min(),
                        std::numeric_limits<std::int64_t>::max()));
@@ -214,7 +214,7 @@ class Handler {
 
   bool check_length(std::size_t start, const std::string& value) {
     if (value.size() <= limits_.string_bytes) return true;
-    report(start, path_of_next(),
+    report(start, path(),
            fmt::format("a string of {} bytes is longer than the limit of {}", value.size(),
                        limits_.string_bytes));
     return false;
@@ -222,8 +222,7 @@ class Handler {
 
   bool count_value() {
     if (++values_ <= limits_.values) return true;
-    report(reached() - 1, path_of_next(),
-           fmt::format("more than {} values in one text", limits_.values));
+    report(reached() - 1, path(), fmt::format("more than {} values in one text", limits_.values));
     return false;
   }
 
@@ -249,7 +248,7 @@ class Handler {
   bool open(Kind kind) {
     if (!count_value()) return false;
     if (open_.size() >= static_cast<std::size_t>(limits_.depth)) {
-      report(reached() - 1, path_of_next(),
+      report(reached() - 1, path(),
              fmt::format("nested deeper than the limit of {} levels", limits_.depth));
       return false;
     }
@@ -275,10 +274,9 @@ class Handler {
     }
     return text;
   }
-  std::string path_of_next() const { return path(); }
 
   bool explain_word(std::size_t offset);
-  bool explain_comma(std::size_t offset, std::string_view token);
+  bool explain_comma(std::size_t offset);
 
   std::string_view text_;
   const char* reached_;
@@ -315,20 +313,21 @@ bool Handler::explain_word(std::size_t offset) {
   }};
   for (const auto& [name, expected] : kWords) {
     if (word != name) continue;
-    report(begin, path_of_next(), fmt::format("{} is not JSON: expected {}", word, expected));
+    report(begin, path(), fmt::format("{} is not JSON: expected {}", word, expected));
     return true;
   }
   return false;
 }
 
-bool Handler::explain_comma(std::size_t offset, std::string_view token) {
-  if (token != "}" && token != "]") return false;
+bool Handler::explain_comma(std::size_t offset) {
+  const char closing = offset < text_.size() ? text_[offset] : ' ';
+  if (closing != '}' && closing != ']') return false;
   std::size_t before = offset;
   while (before > 0 && is_space(text_[before - 1])) --before;
   if (before == 0 || text_[before - 1] != ',') return false;
-  report(before - 1, open_.size() > 1 ? path() : "",
-         fmt::format("a comma stands before the closing '{}': expected another {}", token,
-                     token == "}" ? "member" : "value"));
+  report(before - 1, "",
+         fmt::format("a comma stands before the closing '{}': expected another {}", closing,
+                     closing == '}' ? "member" : "value"));
   return true;
 }
 
@@ -336,8 +335,13 @@ bool Handler::parse_error(std::size_t, const std::string& token,
                           const nlohmann::json::exception& error) {
   std::string_view what = error.what();
   std::size_t offset = reached() == 0 ? 0 : reached() - 1;
+  if (offset < text_.size() && text_[offset] == '\'' &&
+      what.find("invalid literal") != std::string_view::npos) {
+    report(offset, "", "a quote ' begins no JSON value: strings stand between double quotes");
+    return false;
+  }
   if (error.id == 406) {  // a float beyond double
-    report(number_start(), path_of_next(),
+    report(number_start(), path(),
            fmt::format("number {} is out of range: expected a magnitude up to {}",
                        token.substr(0, 64), std::numeric_limits<double>::max()));
     return false;
@@ -354,14 +358,15 @@ bool Handler::parse_error(std::size_t, const std::string& token,
       offset = reached() - 4;
     }
     if (what.find("unexpected false") != std::string_view::npos) offset = reached() - 5;
-    if (explain_comma(offset, token)) return false;
+    if (explain_comma(offset)) return false;
   }
   // "[json.exception...] parse error at line 1, column 2: syntax error while parsing value -
   // MESSAGE"
+  what = what.substr(0, what.find("; last read: "));
   if (const auto dash = what.find(" - "); dash != std::string_view::npos) {
     what = what.substr(dash + 3);
   }
-  report(offset, "", fmt::format("syntax error: {}", what.substr(0, 400)));
+  report(offset, "", fmt::format("syntax error: {}", what));
   return false;
 }
 

@@ -35,7 +35,8 @@ std::string to_string(const Problem& problem);
 std::string child_path(std::string_view parent, std::string_view key);
 std::string child_path(std::string_view parent, std::size_t index);
 
-/// Control characters as \xNN, so that a name from a file cannot steer the terminal.
+/// Control characters and damaged UTF-8 as \xNN, so that a name from a file cannot steer the
+/// terminal.
 std::string printable(std::string_view text);
 
 /// Collects independent problems so that all of them are shown together.

@@ -203,20 +203,21 @@ class File {
 std::string printable(std::string_view text) {
   std::string result;
   result.reserve(text.size());
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    const auto byte = static_cast<unsigned char>(text[i]);
-    const bool high_control =
-        byte == 0xC2U && i + 1 < text.size() && static_cast<unsigned char>(text[i + 1]) < 0xA0U;
-    if (byte < 0x20U || byte == 0x7FU || high_control) {
-      result += fmt::format("\\x{:02x}", static_cast<unsigned>(byte));
-      if (high_control) {
-        ++i;
-        result +=
-            fmt::format("\\x{:02x}", static_cast<unsigned>(static_cast<unsigned char>(text[i])));
+  while (!text.empty()) {
+    const std::size_t bytes = character_bytes(text);
+    const auto first = static_cast<unsigned char>(text.front());
+    const bool control =
+        first < 0x20U || first == 0x7FU ||
+        (bytes == 2 && first == 0xC2U && static_cast<unsigned char>(text[1]) < 0xA0U);
+    const std::size_t taken = std::max<std::size_t>(bytes, 1);
+    for (const char c : text.substr(0, taken)) {
+      if (control || bytes == 0) {
+        result += fmt::format("\\x{:02x}", static_cast<unsigned>(static_cast<unsigned char>(c)));
+      } else {
+        result += c;
       }
-    } else {
-      result += text[i];
     }
+    text.remove_prefix(taken);
   }
   return result;
 }

@@ -25,9 +25,10 @@ enum class ReshardKind : std::uint8_t {
           // hold zeros
 };
 
-/// One step. `from` and `to` are whole placements, axes of size 1 included as they stand at that
-/// point; everything outside `axes` is the same in both. The parts that ranks hold are
-/// `box_of(shape, from, mesh, rank)` and `box_of(shape, to, ...)`; both may be uneven or empty.
+/// One step. The parts that ranks hold are `box_of(shape, from, mesh, rank)` before and
+/// `box_of(shape, to, mesh, rank)` after; both may be uneven or empty. Everything outside `axes` is
+/// the same in `from` and `to`, but for axes of size 1: the first step's `from` and the last step's
+/// `to` are those that were asked for, placements in between leave axes of size 1 out.
 struct ReshardStep {
   ReshardKind kind = ReshardKind::slice;
   AxisList axes;    // ordered, outer first: the group; none of size 1
@@ -39,10 +40,13 @@ struct ReshardStep {
       0;  // per rank, ring or pairwise: the mean over the group where parts are uneven
 };
 
-/// Steps that turn `from` into `to`: fewest bytes, then fewest steps. Empty when equal up to axes
-/// of size 1. Conversions that no step exists for (a cut that becomes a pending sum) go through the
-/// whole value: gather, then owner. Throws internal when either placement does not fit the shape or
-/// names an axis twice.
+/// Steps that turn `from` into `to`: at most two collectives where two are enough, among those the
+/// fewest bytes, then the fewest steps. Empty when the placements are equal up to axes of size 1.
+/// Axes that both place alike are never touched. Slices come as early as they can, so that less
+/// travels; a pending sum becomes a cut by one reduce_scatter, is never sliced over its own axes,
+/// and several axes are summed by one joint all_reduce. A cut that becomes a pending sum is
+/// gathered first, then kept by the owner. Throws internal when a placement does not fit the shape
+/// or the mesh, or names an axis twice.
 std::vector<ReshardStep> plan_reshard(const Shape& shape, std::size_t element_size,
                                       const Placement& from, const Placement& to, const Mesh& mesh);
 
