@@ -12,11 +12,13 @@
 
 namespace tessera::io {
 
-/// Strict reader: see shared rules in docs; errors say what is wrong with the header, its length, offsets or sizes.
+/// Strict reader: see shared rules in docs; errors say what is wrong with the header, its length,
+/// offsets or sizes.
 std::unique_ptr<ArrayFile> open_safetensors(const std::string& path, Error::Kind kind);
 
-/// Writes a file atomically: a temporary name in the same folder, fsync, rename, fsync of the folder. Tensors are sorted by alignment of
-/// their type (descending), then name; the header is padded with spaces to 8 bytes.
+/// Writes a file atomically: a temporary name in the same folder, fsync, rename, fsync of the
+/// folder. Tensors are sorted by alignment of their type (descending), then name; the header is
+/// padded with spaces to 8 bytes.
 class SafetensorsWriter {
  public:
   /// Creates the temporary file. Throws internal with the path and the system's reason.
