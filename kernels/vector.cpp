@@ -1,1 +1,29 @@
 // Chooses the vector loops that this processor can run.
+#include "kernels/vector.h"
+
+namespace tessera::kernels {
+
+namespace baseline {
+extern const VectorLoops loops;
+}
+namespace avx2 {
+extern const VectorLoops loops;
+}
+namespace avx512 {
+extern const VectorLoops loops;
+}
+
+const VectorLoops& vector_loops() {
+  static const VectorLoops& chosen = []() -> const VectorLoops& {
+    const bool has_avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+                          __builtin_cpu_supports("bmi2");
+    const bool has_avx512 =
+        __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+    if (has_avx2 && has_avx512) return avx512::loops;
+    return has_avx2 ? avx2::loops : baseline::loops;
+  }();
+  return chosen;
+}
+
+}  // namespace tessera::kernels

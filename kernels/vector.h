@@ -1,0 +1,66 @@
+// Vector loops over contiguous memory: the innermost loops of element-wise and reduction kernels.
+// Compiled once per instruction-set level; `vector_loops` gives those that this processor runs.
+#pragma once
+
+#include <cstdint>
+
+#include "base/dtype.h"
+#include "kernels/map.h"
+
+namespace tessera::kernels {
+
+inline constexpr int kDTypes = static_cast<int>(DType::boolean) + 1;
+
+/// One step over n elements. Operands that the code does not have are ignored. `out` may be one of
+/// the operands.
+template <typename T>
+using MapLoop = void (*)(const T* a, const T* b, const T* c, T* out, std::int64_t n);
+
+/// n elements of one dtype to n elements of another. The memories must not overlap, but for types
+/// of one size, where they may be the same. Floats to integers go towards zero, saturate, and NaN
+/// gives 0; integers to narrower integers wrap; everything but zero becomes true.
+using ConvertLoop = void (*)(const void* from, void* to, std::int64_t n);
+
+enum class ReduceCode : std::uint8_t { sum, max, min };
+inline constexpr int kReduceCodes = 3;
+
+/// Reduces n contiguous elements; of none: 0, lowest or highest value. Maxima and minima of
+/// anything with a NaN are NaN. Sums add in T within blocks and in double between them.
+template <typename T>
+using ReduceLoop = double (*)(const T* x, std::int64_t n);
+
+/// accumulator[j] = accumulator[j] op x[i * stride + j] over i < rows, for j < n.
+template <typename T>
+using AccumulateLoop = void (*)(const T* x, std::int64_t stride, std::int64_t rows, T* accumulator,
+                                std::int64_t n);
+
+/// Loops for elements of type T; a set bit i of a map loop's form: operand i is one value for all
+/// elements.
+template <typename T>
+struct TypedLoops {
+  MapLoop<T> map[kMapCodes][8];
+  ReduceLoop<T> reduce[kReduceCodes];
+  AccumulateLoop<T> accumulate[kReduceCodes];
+};
+
+struct VectorLoops {
+  TypedLoops<float> f32;
+  TypedLoops<double> f64;
+  ConvertLoop convert[kDTypes][kDTypes];  // [from][to]
+
+  template <typename T>
+  const TypedLoops<T>& typed() const;
+};
+template <>
+inline const TypedLoops<float>& VectorLoops::typed<float>() const {
+  return f32;
+}
+template <>
+inline const TypedLoops<double>& VectorLoops::typed<double>() const {
+  return f64;
+}
+
+/// The best level that this processor has. The same on every call.
+const VectorLoops& vector_loops();
+
+}  // namespace tessera::kernels
