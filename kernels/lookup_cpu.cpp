@@ -3,6 +3,7 @@
 #include <array>
 #include <cstring>
 
+#include "kernels/dispatch.h"
 #include "kernels/index.h"
 #include "kernels/lookup.h"
 #include "kernels/parallel.h"
@@ -12,15 +13,6 @@ namespace {
 
 /// Columns summed at a time for types that are too narrow to sum in place.
 constexpr std::int64_t kChunk = 256;
-
-float widen(float value) { return value; }
-double widen(double value) { return value; }
-float widen(BFloat16 value) { return to_float(value); }
-float widen(Float16 value) { return to_float(value); }
-void narrow(float value, float& out) { out = value; }
-void narrow(double value, double& out) { out = value; }
-void narrow(float value, BFloat16& out) { out = to_bfloat16(value); }
-void narrow(float value, Float16& out) { out = to_float16(value); }
 
 /// Positions ordered by id, ties by position: `starts[v]`..`starts[v + 1]` is row v's part of
 /// `order`.
@@ -57,7 +49,7 @@ Segments sort_by_id(const EmbeddingGradientArgs& args, const void* ids, void* wo
 template <typename T>
 void sum_segments(const EmbeddingGradientArgs& args, const Segments& segments, const T* dy, T* out,
                   const CpuDevice& device) {
-  using Sum = decltype(widen(T{}));
+  using Sum = SumOf<T>;
   const std::int64_t chunks = (args.columns + kChunk - 1) / kChunk;
   const std::int64_t items = args.rows * chunks;
   const bool parallel =
@@ -75,7 +67,9 @@ void sum_segments(const EmbeddingGradientArgs& args, const Segments& segments, c
       for (std::int64_t c = 0; c < width; ++c) sums[static_cast<std::size_t>(c)] += widen(from[c]);
     }
     T* to = out + row * args.columns + column;
-    for (std::int64_t c = 0; c < width; ++c) narrow(sums[static_cast<std::size_t>(c)], to[c]);
+    for (std::int64_t c = 0; c < width; ++c) {
+      to[c] = narrow<T>(sums[static_cast<std::size_t>(c)]);
+    }
   }
 }
 
@@ -107,21 +101,6 @@ void spread_typed(const PickArgs& args, const void* ids, const void* dy, void* o
   });
 }
 
-/// Calls `work` with an unsigned integer as wide as an element.
-template <typename Work>
-void with_width(std::size_t element_size, const Work& work) {
-  switch (element_size) {
-    case 1:
-      return work(std::uint8_t{});
-    case 2:
-      return work(std::uint16_t{});
-    case 4:
-      return work(std::uint32_t{});
-    default:
-      return work(std::uint64_t{});
-  }
-}
-
 }  // namespace
 
 void embedding(const EmbeddingArgs& args, const void* ids, const void* table, void* out,
@@ -151,20 +130,10 @@ void embedding_gradient(const EmbeddingGradientArgs& args, const void* ids, cons
                         void* out, void* workspace, const CpuDevice& device) {
   if (args.rows * args.columns == 0) return;
   const Segments segments = sort_by_id(args, ids, workspace);
-  const auto run = [&](auto element) {
+  with_floating(args.dtype, [&](auto element) {
     using T = decltype(element);
     sum_segments(args, segments, static_cast<const T*>(dy), static_cast<T*>(out), device);
-  };
-  switch (args.dtype) {
-    case DType::float64:
-      return run(double{});
-    case DType::bfloat16:
-      return run(BFloat16{});
-    case DType::float16:
-      return run(Float16{});
-    default:
-      return run(float{});
-  }
+  });
 }
 
 void pick(const PickArgs& args, const void* x, const void* ids, void* out,
