@@ -1,0 +1,63 @@
+// Keras's callbacks, and what they may see and do.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/json.h"
+#include "runtime/train/session.h"
+
+namespace tessera::train {
+
+/// What fit offers to callbacks. All members agree on all ranks.
+struct FitContext {
+  Session& session;
+  std::int64_t epochs = 1;            // index of the last epoch
+  std::int64_t steps = 0;             // batches of an epoch
+  bool stop = false;                  // ends after this batch or epoch
+  std::string stop_error;             // not empty: fit throws numbers with this text after stopping
+  /// Writes a line to standard output on rank 0 (a newline is added).
+  void print(const std::string& line) const;
+};
+
+/// Result of a batch.
+struct BatchEvent {
+  std::int64_t epoch = 0;             // from 0
+  std::int64_t batch = 0;             // from 0
+  std::int64_t step = 0;              // over the run, from 1
+  double loss = 0.0;                  // of this batch; only where some callback asks for it
+  double seconds = 0.0;               // since the batch began
+};
+
+class Callback {
+ public:
+  virtual ~Callback() = default;
+  /// True when on_batch_end needs BatchEvent::loss (read after each step).
+  virtual bool needs_batch_loss() const { return false; }
+  virtual void on_train_begin(FitContext& /*context*/) {}
+  virtual void on_epoch_begin(FitContext& /*context*/, std::int64_t /*epoch*/) {}
+  virtual void on_batch_end(FitContext& /*context*/, const BatchEvent& /*event*/) {}
+  /// May add to the logs (learning_rate).
+  virtual void on_epoch_end(FitContext& /*context*/, std::int64_t /*epoch*/, Logs& /*logs*/) {}
+  virtual void on_train_end(FitContext& /*context*/, const Logs& /*logs*/) {}
+  /// Memory for exact resume, as JSON.
+  virtual json::Value state() const { return json::make_null(); }
+  virtual void restore(const json::Value& /*state*/) {}
+};
+
+/// Directions of metrics for mode "auto".
+using Directions = std::vector<std::pair<std::string, int>>;  // shown name -> 1 up, -1 down, 0 unknown
+
+/// One entry of the config's `callbacks`. Files that are written resolve against the working folder. Unknown names and arguments are problems.
+std::unique_ptr<Callback> make_callback(const json::Value& value, const std::string& path, json::Problems& problems);
+/// Told before training starts.
+class MonitorCallback : public Callback {
+ public:
+  virtual void set_directions(const Directions& directions) = 0;
+};
+
+}  // namespace tessera::train
