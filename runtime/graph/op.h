@@ -81,6 +81,9 @@ class Op {
   /// Output i may be computed in the memory of input j when that input is not needed afterwards (same local shape, same size of
   /// element). Default: never.
   virtual bool may_overwrite(std::size_t output, std::size_t input) const;
+  /// True when the result is the operand's memory under another shape (reshape): the compiler lets them share it and never runs
+  /// the op.
+  virtual bool is_view() const { return false; }
   /// False for ops that must not be merged with an equal node or removed (none so far but random draws keep their stream key).
   virtual bool is_pure() const { return true; }
   /// Decides algorithm, strides and constants once.
