@@ -112,6 +112,28 @@ std::string_view name_of(FileType type) { return row_of(type).name; }
 std::size_t size_of(FileType type) { return row_of(type).size; }
 bool is_floating(FileType type) { return row_of(type).floating; }
 
+FileType file_type_of(DType dtype) {
+  switch (dtype) {
+    case DType::float32:
+      return FileType::float32;
+    case DType::float64:
+      return FileType::float64;
+    case DType::bfloat16:
+      return FileType::bfloat16;
+    case DType::float16:
+      return FileType::float16;
+    case DType::int32:
+      return FileType::int32;
+    case DType::int64:
+      return FileType::int64;
+    case DType::uint8:
+      return FileType::uint8;
+    case DType::boolean:
+      return FileType::boolean;
+  }
+  return FileType::float32;
+}
+
 void convert(FileType from, const std::byte* in, DType to, void* out, std::int64_t count) {
   switch (from) {
     case FileType::float16:

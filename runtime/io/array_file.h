@@ -33,6 +33,7 @@ enum class FileType : std::uint8_t {
 std::string_view name_of(FileType type);
 std::size_t size_of(FileType type);
 bool is_floating(FileType type);
+FileType file_type_of(DType dtype);
 
 struct ArrayInfo {
   std::string name;

@@ -16,21 +16,21 @@ namespace tessera::train {
 /// What fit offers to callbacks. All members agree on all ranks.
 struct FitContext {
   Session& session;
-  std::int64_t epochs = 1;            // index of the last epoch
-  std::int64_t steps = 0;             // batches of an epoch
-  bool stop = false;                  // ends after this batch or epoch
-  std::string stop_error;             // not empty: fit throws numbers with this text after stopping
+  std::int64_t epochs = 1;  // index of the last epoch
+  std::int64_t steps = 0;   // batches of an epoch
+  bool stop = false;        // ends after this batch or epoch
+  std::string stop_error;   // not empty: fit throws numbers with this text after stopping
   /// Writes a line to standard output on rank 0 (a newline is added).
   void print(const std::string& line) const;
 };
 
 /// Result of a batch.
 struct BatchEvent {
-  std::int64_t epoch = 0;             // from 0
-  std::int64_t batch = 0;             // from 0
-  std::int64_t step = 0;              // over the run, from 1
-  double loss = 0.0;                  // of this batch; only where some callback asks for it
-  double seconds = 0.0;               // since the batch began
+  std::int64_t epoch = 0;  // from 0
+  std::int64_t batch = 0;  // from 0
+  std::int64_t step = 0;   // over the run, from 1
+  double loss = 0.0;       // of this batch; only where some callback asks for it
+  double seconds = 0.0;    // since the batch began
 };
 
 class Callback {
@@ -50,10 +50,13 @@ class Callback {
 };
 
 /// Directions of metrics for mode "auto".
-using Directions = std::vector<std::pair<std::string, int>>;  // shown name -> 1 up, -1 down, 0 unknown
+using Directions =
+    std::vector<std::pair<std::string, int>>;  // shown name -> 1 up, -1 down, 0 unknown
 
-/// One entry of the config's `callbacks`. Files that are written resolve against the working folder. Unknown names and arguments are problems.
-std::unique_ptr<Callback> make_callback(const json::Value& value, const std::string& path, json::Problems& problems);
+/// One entry of the config's `callbacks`. Files that are written resolve against the working
+/// folder. Unknown names and arguments are problems.
+std::unique_ptr<Callback> make_callback(const json::Value& value, const std::string& path,
+                                        json::Problems& problems);
 /// Told before training starts.
 class MonitorCallback : public Callback {
  public:

@@ -17,15 +17,15 @@ namespace tessera::train {
 struct FitOptions {
   std::int64_t epochs = 1;
   std::int64_t initial_epoch = 0;
-  std::int64_t batch_size = 0;                        // 0: 32, or ceil(rows / steps_per_epoch)
+  std::int64_t batch_size = 0;  // 0: 32, or ceil(rows / steps_per_epoch)
   data::Shuffle shuffle = data::Shuffle::samples;
-  int verbose = 1;                                    // 0, 1, 2
-  bool terminal = false;                              // control codes for verbose 1
+  int verbose = 1;        // 0, 1, 2
+  bool terminal = false;  // control codes for verbose 1
   std::optional<std::int64_t> steps_per_epoch;
   std::optional<std::int64_t> validation_steps;
-  std::int64_t validation_batch_size = 0;             // 0: batch_size
-  std::vector<std::int64_t> validation_epochs;        // validation_freq as a list (1-based epochs)
-  std::int64_t validation_freq = 1;                   // used when the list is empty
+  std::int64_t validation_batch_size = 0;       // 0: batch_size
+  std::vector<std::int64_t> validation_epochs;  // validation_freq as a list (1-based epochs)
+  std::int64_t validation_freq = 1;             // used when the list is empty
 };
 
 /// History.history: values per epoch by name, in order of first appearance.
@@ -37,14 +37,16 @@ struct History {
 
 /// Where a run stands: saved and restored for exact resume.
 struct FitPosition {
-  std::int64_t epoch = 0;       // from 0
-  std::int64_t batch = 0;       // batches done in that epoch
-  std::int64_t sample = 0;      // samples consumed of the current pass over the data (steps_per_epoch)
-  std::int64_t pass = 0;        // passes over the data that were begun (steps_per_epoch)
+  std::int64_t epoch = 0;   // from 0
+  std::int64_t batch = 0;   // batches done in that epoch
+  std::int64_t sample = 0;  // samples consumed of the current pass over the data (steps_per_epoch)
+  std::int64_t pass = 0;    // passes over the data that were begun (steps_per_epoch)
 };
 
-/// Trains. Callbacks are called in order on every rank. Validation runs after the epochs that options name. `start`: position to go on from.
-History fit(Session& session, const data::Dataset& train, const data::Dataset* validation, const FitOptions& options,
-            const std::vector<Callback*>& callbacks, const FitPosition& start = {});
+/// Trains. Callbacks are called in order on every rank. Validation runs after the epochs that
+/// options name. `start`: position to go on from.
+History fit(Session& session, const data::Dataset& train, const data::Dataset* validation,
+            const FitOptions& options, const std::vector<Callback*>& callbacks,
+            const FitPosition& start = {});
 
 }  // namespace tessera::train

@@ -9,13 +9,16 @@
 
 namespace tessera::train {
 
-/// "0.7734", or "5.1000e-04" where the absolute value is not above 1e-3 (0 and non-finite values as Keras shows them).
+/// "0.7734", or "5.1000e-04" where the absolute value is not above 1e-3 (0 and non-finite values as
+/// Keras shows them).
 std::string format_value(double value);
 /// "51ms/step", "2s/step", "320us/step".
 std::string format_step_time(double seconds_per_step);
-/// Values alphabetical: training metrics, then val_*, learning_rate last: " - accuracy: 0.7734 - loss: 0.4660".
+/// Values alphabetical: training metrics, then val_*, learning_rate last: " - accuracy: 0.7734 -
+/// loss: 0.4660".
 std::string format_logs(const Logs& logs);
-/// "8/8 - 0s - 51ms/step - accuracy: 0.7734 - loss: 0.4660": verbose 2, and verbose 1 where the output is no terminal.
+/// "8/8 - 0s - 51ms/step - accuracy: 0.7734 - loss: 0.4660": verbose 2, and verbose 1 where the
+/// output is no terminal.
 std::string epoch_line(std::int64_t steps, double seconds, const Logs& logs);
 
 /// The bar of verbose 1 on a terminal (control codes): refreshed at most every 0.05 s.
@@ -24,7 +27,8 @@ class ProgressBar {
   using Write = std::function<void(const std::string&)>;
   /// target 0: unknown number of steps.
   ProgressBar(std::int64_t target, Write write);
-  /// `now` in seconds since the epoch began. The last update (done == target, or finalize) ends with a newline.
+  /// `now` in seconds since the epoch began. The last update (done == target, or finalize) ends
+  /// with a newline.
   void update(std::int64_t done, double now, const Logs& logs, bool finalize = false);
   /// True when an update at `now` would be drawn: reading the totals is worth it.
   bool due(std::int64_t done, double now) const;

@@ -20,13 +20,14 @@
 
 namespace tessera::train {
 
-/// Names and values as logs show them, in Keras's order of collection (loss first, then metrics as declared).
+/// Names and values as logs show them, in Keras's order of collection (loss first, then metrics as
+/// declared).
 using Logs = std::vector<std::pair<std::string, double>>;
 const double* find_log(const Logs& logs, std::string_view name);
 
 /// The part of a run that `compile` fixes, for data of a given kind.
 struct DataTypes {
-  std::vector<TensorSpec> targets;        // one per output that has data
+  std::vector<TensorSpec> targets;  // one per output that has data
   bool sample_weights = false;
   std::vector<Shape> sample_weight_shapes;
 };
@@ -42,7 +43,8 @@ class Feeds {
   /// Columns in the order of a step's inputs.
   Feeds(const data::Dataset& dataset, bool with_targets, const ModelInterface& model);
   /// Pointers to local rows of a batch whose first sample is at position `first`.
-  const std::vector<const void*>& load(const compile::Program& program, const data::Order& order, std::int64_t first);
+  const std::vector<const void*>& load(const compile::Program& program, const data::Order& order,
+                                       std::int64_t first);
 
  private:
   std::vector<data::InputFeed> feeds_;
@@ -52,8 +54,9 @@ class Feeds {
 class Session {
  public:
   /// `table` holds the model's declared and placed weights; all references outlive the session.
-  Session(comm::World& world, const layouts::Distribution& distribution, const ModelInterface& model, graph::VariableTable& table,
-          std::uint64_t seed, kernels::Device device);
+  Session(comm::World& world, const layouts::Distribution& distribution,
+          const ModelInterface& model, graph::VariableTable& table, std::uint64_t seed,
+          kernels::Device device);
   ~Session();
 
   comm::World& world() { return world_; }
@@ -64,13 +67,15 @@ class Session {
   std::uint64_t seed() const { return seed_; }
   bool is_first_rank() const { return world_.rank() == 0; }
 
-  /// Once, before anything but prediction is run: declares optimizer slots and totals, initialises them.
+  /// Once, before anything but prediction is run: declares optimizer slots and totals, initialises
+  /// them.
   void compile(CompiledTraining training, DataTypes types);
   bool compiled() const { return builder_ != nullptr; }
   CompiledTraining& training() { return training_; }
   const DataTypes& types() const { return types_; }
 
-  /// The program of a step; compiled when first asked for. `loss_output`: with the batch's loss as a result.
+  /// The program of a step; compiled when first asked for. `loss_output`: with the batch's loss as
+  /// a result.
   struct Prepared {
     compile::Program program;
     std::unique_ptr<exec::Executor> executor;
@@ -81,10 +86,14 @@ class Session {
   void reset_metrics();
   /// Results of all totals, collected over the job. Collective.
   Logs read_metrics();
-  /// Runs every batch of a data set once (`steps` at most, where given) and reads the totals. Restores nothing: resets them first.
-  Logs evaluate(const data::Dataset& dataset, std::int64_t batch_size, std::optional<std::int64_t> steps = {});
-  /// Output values, whole, in the order of samples: `sink(output, first_row, rows, values)` on every rank, values row-major float32.
-  using PredictionSink = std::function<void(std::size_t output, std::int64_t first_row, std::int64_t rows, const float* values)>;
+  /// Runs every batch of a data set once (`steps` at most, where given) and reads the totals.
+  /// Restores nothing: resets them first.
+  Logs evaluate(const data::Dataset& dataset, std::int64_t batch_size,
+                std::optional<std::int64_t> steps = {});
+  /// Output values, whole, in the order of samples: `sink(output, first_row, rows, values)` on
+  /// every rank, values row-major float32.
+  using PredictionSink = std::function<void(std::size_t output, std::int64_t first_row,
+                                            std::int64_t rows, const float* values)>;
   void predict(const data::Dataset& dataset, std::int64_t batch_size, const PredictionSink& sink);
   /// What ends fit (EMA).
   void finish();

@@ -28,6 +28,7 @@ struct TensorSpec {
   std::string name;
   Shape sample_shape;  // without the batch dimension
   DType dtype = DType::float32;
+  std::int64_t limit = 0;  // integer ids of this input must lie below it (vocabulary of the Embedding that reads it); 0: none
 };
 
 /// The model as training sees it.
@@ -68,6 +69,10 @@ struct StepOptions {
   std::vector<Shape> sample_weight_shapes;        // per sample; [] for one weight a sample
   bool loss_output = false;                       // the batch's total loss as output "loss" (whole on every rank)
 };
+
+/// Outputs "predictions/<i>", float32 and whole on every rank. Needs no compile.
+graph::Graph prediction_step(const ModelInterface& model, graph::VariableTable& table, const layouts::Distribution& distribution,
+                             std::int64_t batch);
 
 class StepBuilder {
  public:

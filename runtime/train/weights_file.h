@@ -1,4 +1,5 @@
-// Weights in and out: whole tensors by variable path, without any rank holding a whole sharded tensor.
+// Weights in and out: whole tensors by variable path, without any rank holding a whole sharded
+// tensor.
 #pragma once
 
 #include <string>
@@ -9,13 +10,15 @@
 
 namespace tessera::train {
 
-/// Reads variables of role weight from .safetensors or .npz by path and shape. All missing, extra and misshapen tensors are named in one
-/// weights error; integers are refused, float16, bfloat16 and float64 converted. `partial`: takes what fits and returns one line for each that
-/// does not. Every rank reads only its part.
-std::vector<std::string> load_weights(exec::Storage& storage, const std::string& path, bool partial);
+/// Reads variables of role weight from .safetensors or .npz by path and shape. All missing, extra
+/// and misshapen tensors are named in one weights error; integers are refused, float16, bfloat16
+/// and float64 converted. `partial`: takes what fits and returns one line for each that does not.
+/// Every rank reads only its part.
+std::vector<std::string> load_weights(exec::Storage& storage, const std::string& path,
+                                      bool partial);
 
-/// Writes variables of role weight as float32 .safetensors, atomically, from rank 0; the bytes do not depend on the mesh. Collective; an error
-/// of rank 0 is thrown on every rank.
+/// Writes variables of role weight as float32 .safetensors, atomically, from rank 0; the bytes do
+/// not depend on the mesh. Collective; an error of rank 0 is thrown on every rank.
 void save_weights(exec::Storage& storage, comm::World& world, const std::string& path);
 
 }  // namespace tessera::train

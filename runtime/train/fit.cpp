@@ -1,0 +1,199 @@
+#include "runtime/train/fit.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+
+#include "base/error.h"
+#include "runtime/train/progress.h"
+
+namespace tessera::train {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+/// One run of fit: what the epochs share.
+class Fit {
+ public:
+  Fit(Session& session, const data::Dataset& train, const data::Dataset* validation,
+      const FitOptions& options, const std::vector<Callback*>& callbacks)
+      : session_(session),
+        train_(train),
+        validation_(validation),
+        options_(options),
+        callbacks_(callbacks),
+        feeds_(train, true, session.model()),
+        context_{session, options.epochs, 0, false, ""} {
+    batch_ = options.batch_size;
+    if (batch_ == 0 && options.steps_per_epoch)
+      batch_ = (train.rows + *options.steps_per_epoch - 1) / *options.steps_per_epoch;
+    if (batch_ == 0) batch_ = 32;
+    batches_per_pass_ = (train.rows + batch_ - 1) / batch_;
+    context_.steps = options.steps_per_epoch.value_or(batches_per_pass_);
+    for (const Callback* callback : callbacks_)
+      with_loss_ = with_loss_ || callback->needs_batch_loss();
+  }
+
+  History run(const FitPosition& start) {
+    pass_ = start.pass;
+    sample_ = start.sample;
+    for (Callback* callback : callbacks_) callback->on_train_begin(context_);
+    Logs logs;
+    for (std::int64_t epoch = std::max(options_.initial_epoch, start.epoch);
+         epoch < options_.epochs && !context_.stop; ++epoch) {
+      logs = run_epoch(epoch, epoch == start.epoch ? start.batch : 0);
+      history_.add(epoch, logs);
+    }
+    session_.finish();
+    for (Callback* callback : callbacks_) callback->on_train_end(context_, logs);
+    if (!context_.stop_error.empty()) throw Error(Error::Kind::numbers, context_.stop_error);
+    return std::move(history_);
+  }
+
+ private:
+  Logs run_epoch(std::int64_t epoch, std::int64_t first_batch) {
+    if (options_.epochs > 1 && options_.verbose != 0)
+      context_.print(fmt::format("Epoch {}/{}", epoch + 1, options_.epochs));
+    if (first_batch == 0) session_.reset_metrics();
+    for (Callback* callback : callbacks_) callback->on_epoch_begin(context_, epoch);
+    const Clock::time_point began = Clock::now();
+    ProgressBar bar(context_.steps, [](const std::string& text) {
+      std::fwrite(text.data(), 1, text.size(), stdout);
+      std::fflush(stdout);
+    });
+    const bool drawing = options_.verbose == 1 && options_.terminal;
+    std::int64_t batch = first_batch;
+    while (batch < context_.steps && !context_.stop) {
+      if (!run_batch(epoch, batch)) break;
+      ++batch;
+      if (drawing && batch < context_.steps && due(bar, batch, seconds_since(began))) {
+        const Logs running = session_.read_metrics();
+        if (session_.is_first_rank()) bar.update(batch, seconds_since(began), running);
+      }
+    }
+    Logs logs = session_.read_metrics();
+    if (validates(epoch)) add_validation(logs);
+    for (Callback* callback : callbacks_) callback->on_epoch_end(context_, epoch, logs);
+    if (drawing && session_.is_first_rank()) {
+      bar.update(batch, seconds_since(began), logs, true);
+    } else if (options_.verbose != 0) {
+      context_.print(epoch_line(context_.steps, seconds_since(began), logs));
+    }
+    return logs;
+  }
+
+  /// The first rank's clock decides, so that all ranks take part in reading the totals.
+  bool due(const ProgressBar& bar, std::int64_t done, double now) {
+    std::int32_t yes = session_.is_first_rank() && bar.due(done, now) ? 1 : 0;
+    if (session_.world().size() > 1)
+      session_.world().all().broadcast(&yes, 1, DType::int32, 0, "progress bar");
+    return yes != 0;
+  }
+
+  /// False when the data ran out.
+  bool run_batch(std::int64_t epoch, std::int64_t batch) {
+    const Clock::time_point began = Clock::now();
+    if (!options_.steps_per_epoch) {
+      pass_ = epoch;
+      sample_ = batch * batch_;
+    } else if (sample_ >= train_.rows) {
+      if (session_.is_first_rank()) {
+        std::fprintf(stderr,
+                     "warning: ran out of data after %lld batches of epoch %lld: steps_per_epoch * "
+                     "epochs is more than the data holds\n",
+                     static_cast<long long>(batch), static_cast<long long>(epoch + 1));
+      }
+      sample_ = 0;
+      ++pass_;
+      return false;
+    }
+    if (!order_ || pass_ != order_pass_) {
+      order_.emplace(train_.rows, options_.shuffle, batch_, session_.seed(), pass_);
+      order_pass_ = pass_;
+    }
+    const std::int64_t rows = std::min(batch_, train_.rows - sample_);
+    if (prepared_ == nullptr || prepared_rows_ != rows) {
+      prepared_ = &session_.prepare(StepKind::train, rows, with_loss_);
+      prepared_rows_ = rows;
+    }
+    prepared_->executor->run(feeds_.load(prepared_->program, *order_, sample_), {session_.step});
+    ++session_.step;
+    sample_ += rows;
+    if (callbacks_.empty()) return true;
+    BatchEvent event{epoch, batch, static_cast<std::int64_t>(session_.step), 0.0, 0.0};
+    if (with_loss_) event.loss = *static_cast<const float*>(prepared_->executor->output("loss"));
+    event.seconds = seconds_since(began);
+    for (Callback* callback : callbacks_) callback->on_batch_end(context_, event);
+    return true;
+  }
+
+  bool validates(std::int64_t epoch) const {
+    if (validation_ == nullptr) return false;
+    const std::vector<std::int64_t>& list = options_.validation_epochs;
+    if (!list.empty()) return std::find(list.begin(), list.end(), epoch + 1) != list.end();
+    return (epoch + 1) % options_.validation_freq == 0;
+  }
+
+  void add_validation(Logs& logs) {
+    const std::int64_t batch =
+        options_.validation_batch_size > 0 ? options_.validation_batch_size : batch_;
+    for (auto& [name, value] : session_.evaluate(*validation_, batch, options_.validation_steps)) {
+      logs.emplace_back("val_" + name, value);
+    }
+  }
+
+  Session& session_;
+  const data::Dataset& train_;
+  const data::Dataset* validation_;
+  const FitOptions& options_;
+  const std::vector<Callback*>& callbacks_;
+  Feeds feeds_;
+  FitContext context_;
+  History history_;
+  std::int64_t batch_ = 0;
+  std::int64_t batches_per_pass_ = 0;
+  bool with_loss_ = false;
+  std::int64_t pass_ = 0;
+  std::int64_t sample_ = 0;
+  std::optional<data::Order> order_;
+  std::int64_t order_pass_ = -1;
+  Session::Prepared* prepared_ = nullptr;
+  std::int64_t prepared_rows_ = -1;
+};
+
+}  // namespace
+
+void FitContext::print(const std::string& line) const {
+  if (!session.is_first_rank()) return;
+  std::fwrite(line.data(), 1, line.size(), stdout);
+  std::fputc('\n', stdout);
+  std::fflush(stdout);
+}
+
+void History::add(std::int64_t epoch, const Logs& logs) {
+  epochs.push_back(epoch);
+  for (const auto& [name, value] : logs) {
+    const auto found =
+        std::find_if(values.begin(), values.end(),
+                     [&name = name](const auto& entry) { return entry.first == name; });
+    if (found == values.end()) {
+      values.emplace_back(name, std::vector<double>{value});
+    } else {
+      found->second.push_back(value);
+    }
+  }
+}
+
+History fit(Session& session, const data::Dataset& train, const data::Dataset* validation,
+            const FitOptions& options, const std::vector<Callback*>& callbacks,
+            const FitPosition& start) {
+  return Fit(session, train, validation, options, callbacks).run(start);
+}
+
+}  // namespace tessera::train
