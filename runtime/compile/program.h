@@ -27,6 +27,7 @@ struct ProgramTensor {
   graph::LocalTensor local;          // global shape, this rank's box, dtype
   layouts::Placement placement;
   std::string path;                  // for dumps and messages; may be empty
+  TensorId content_of = -1;          // holds what this tensor holds: a reshape of it, or the sum made in place of its terms
   std::int64_t bytes() const;
 };
 
@@ -45,6 +46,7 @@ struct Collective {
   std::int64_t bytes = 0;                      // elements times size
   TensorId send = -1;                          // all_reduce: in place, equal to `receive`; a bucket's first tensor
   TensorId receive = -1;
+  std::vector<TensorId> members;               // what it sends: one tensor, or all of a bucket, which lie one after another
   std::vector<std::int64_t> send_counts;       // all_to_all; all_gather and reduce_scatter: counts per member in `receive_counts`
   std::vector<std::int64_t> receive_counts;
   std::vector<std::string> for_paths;          // what it carries: variables of a bucket, or a value's path

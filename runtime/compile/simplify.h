@@ -1,0 +1,12 @@
+// First pass: what nobody needs goes, what is computed twice is computed once.
+#pragma once
+
+#include "runtime/graph/graph.h"
+
+namespace tessera::compile {
+
+/// A copy of `graph` without nodes that reach no output or assignment, and with equal pure nodes of
+/// one phase merged. Ids of values stay; values of removed nodes have no producer.
+graph::Graph simplify(const graph::Graph& graph);
+
+}  // namespace tessera::compile
