@@ -13,13 +13,27 @@
 
 namespace tessera::train {
 
+/// Where a run stands: what exact resume restores.
+struct FitPosition {
+  std::int64_t epoch = 0;   // from 0
+  std::int64_t batch = 0;   // batches done in that epoch
+  std::int64_t sample = 0;  // samples consumed of the current pass over the data
+  std::int64_t pass = 0;    // passes over the data that were begun before this one
+};
+
+class Callback;
+
 /// What fit offers to callbacks. All members agree on all ranks.
 struct FitContext {
   Session& session;
   std::int64_t epochs = 1;  // index of the last epoch
   std::int64_t steps = 0;   // batches of an epoch
-  bool stop = false;        // ends after this batch or epoch
-  std::string stop_error;   // not empty: fit throws numbers with this text after stopping
+  /// The next batch to run. A callback that restores a run sets it in on_train_begin; it is up to
+  /// date in all other calls.
+  FitPosition position;
+  const std::vector<Callback*>& callbacks;  // all of them, in order
+  bool stop = false;                        // ends after this batch or epoch
+  std::string stop_error;  // not empty: fit throws numbers with this text after stopping
   /// Writes a line to standard output on rank 0 (a newline is added).
   void print(const std::string& line) const;
 };

@@ -29,25 +29,23 @@ class Fit {
         options_(options),
         callbacks_(callbacks),
         feeds_(train, true, session.model()),
-        context_{session, options.epochs, 0, false, ""} {
+        context_{session, options.epochs, 0, {}, callbacks, false, ""} {
     batch_ = options.batch_size;
     if (batch_ == 0 && options.steps_per_epoch)
       batch_ = (train.rows + *options.steps_per_epoch - 1) / *options.steps_per_epoch;
     if (batch_ == 0) batch_ = 32;
-    batches_per_pass_ = (train.rows + batch_ - 1) / batch_;
-    context_.steps = options.steps_per_epoch.value_or(batches_per_pass_);
+    context_.steps = options.steps_per_epoch.value_or((train.rows + batch_ - 1) / batch_);
     for (const Callback* callback : callbacks_)
       with_loss_ = with_loss_ || callback->needs_batch_loss();
   }
 
-  History run(const FitPosition& start) {
-    pass_ = start.pass;
-    sample_ = start.sample;
+  History run() {
+    context_.position.epoch = options_.initial_epoch;
     for (Callback* callback : callbacks_) callback->on_train_begin(context_);
     Logs logs;
-    for (std::int64_t epoch = std::max(options_.initial_epoch, start.epoch);
-         epoch < options_.epochs && !context_.stop; ++epoch) {
-      logs = run_epoch(epoch, epoch == start.epoch ? start.batch : 0);
+    while (context_.position.epoch < options_.epochs && !context_.stop) {
+      const std::int64_t epoch = context_.position.epoch;
+      logs = run_epoch();
       history_.add(epoch, logs);
     }
     session_.finish();
@@ -57,10 +55,13 @@ class Fit {
   }
 
  private:
-  Logs run_epoch(std::int64_t epoch, std::int64_t first_batch) {
-    if (options_.epochs > 1 && options_.verbose != 0)
+  Logs run_epoch() {
+    FitPosition& at = context_.position;
+    const std::int64_t epoch = at.epoch;
+    if (options_.epochs > 1 && options_.verbose != 0) {
       context_.print(fmt::format("Epoch {}/{}", epoch + 1, options_.epochs));
-    if (first_batch == 0) session_.reset_metrics();
+    }
+    if (at.batch == 0) session_.reset_metrics();
     for (Callback* callback : callbacks_) callback->on_epoch_begin(context_, epoch);
     const Clock::time_point began = Clock::now();
     ProgressBar bar(context_.steps, [](const std::string& text) {
@@ -68,20 +69,25 @@ class Fit {
       std::fflush(stdout);
     });
     const bool drawing = options_.verbose == 1 && options_.terminal;
-    std::int64_t batch = first_batch;
-    while (batch < context_.steps && !context_.stop) {
-      if (!run_batch(epoch, batch)) break;
-      ++batch;
-      if (drawing && batch < context_.steps && due(bar, batch, seconds_since(began))) {
+    while (at.batch < context_.steps && !context_.stop) {
+      if (!run_batch()) break;
+      if (drawing && at.batch < context_.steps && due(bar, at.batch, seconds_since(began))) {
         const Logs running = session_.read_metrics();
-        if (session_.is_first_rank()) bar.update(batch, seconds_since(began), running);
+        if (session_.is_first_rank()) bar.update(at.batch, seconds_since(began), running);
       }
+    }
+    const std::int64_t done = at.batch;
+    ++at.epoch;
+    at.batch = 0;
+    if (!options_.steps_per_epoch) {
+      at.sample = 0;
+      at.pass = at.epoch;
     }
     Logs logs = session_.read_metrics();
     if (validates(epoch)) add_validation(logs);
     for (Callback* callback : callbacks_) callback->on_epoch_end(context_, epoch, logs);
     if (drawing && session_.is_first_rank()) {
-      bar.update(batch, seconds_since(began), logs, true);
+      bar.update(done, seconds_since(began), logs, true);
     } else if (options_.verbose != 0) {
       context_.print(epoch_line(context_.steps, seconds_since(began), logs));
     }
@@ -97,36 +103,38 @@ class Fit {
   }
 
   /// False when the data ran out.
-  bool run_batch(std::int64_t epoch, std::int64_t batch) {
+  bool run_batch() {
     const Clock::time_point began = Clock::now();
+    FitPosition& at = context_.position;
     if (!options_.steps_per_epoch) {
-      pass_ = epoch;
-      sample_ = batch * batch_;
-    } else if (sample_ >= train_.rows) {
+      at.pass = at.epoch;
+    } else if (at.sample >= train_.rows) {
       if (session_.is_first_rank()) {
-        std::fprintf(stderr,
-                     "warning: ran out of data after %lld batches of epoch %lld: steps_per_epoch * "
-                     "epochs is more than the data holds\n",
-                     static_cast<long long>(batch), static_cast<long long>(epoch + 1));
+        fmt::print(
+            stderr,
+            "warning: ran out of data after {} batches of epoch {}: steps_per_epoch asks for "
+            "more batches than the data holds\n",
+            at.batch, at.epoch + 1);
       }
-      sample_ = 0;
-      ++pass_;
+      at.sample = 0;
+      ++at.pass;
       return false;
     }
-    if (!order_ || pass_ != order_pass_) {
-      order_.emplace(train_.rows, options_.shuffle, batch_, session_.seed(), pass_);
-      order_pass_ = pass_;
+    if (!order_ || at.pass != order_pass_) {
+      order_.emplace(train_.rows, options_.shuffle, batch_, session_.seed(), at.pass);
+      order_pass_ = at.pass;
     }
-    const std::int64_t rows = std::min(batch_, train_.rows - sample_);
+    const std::int64_t rows = std::min(batch_, train_.rows - at.sample);
     if (prepared_ == nullptr || prepared_rows_ != rows) {
       prepared_ = &session_.prepare(StepKind::train, rows, with_loss_);
       prepared_rows_ = rows;
     }
-    prepared_->executor->run(feeds_.load(prepared_->program, *order_, sample_), {session_.step});
+    prepared_->executor->run(feeds_.load(prepared_->program, *order_, at.sample), {session_.step});
     ++session_.step;
-    sample_ += rows;
+    at.sample += rows;
+    BatchEvent event{at.epoch, at.batch, static_cast<std::int64_t>(session_.step), 0.0, 0.0};
+    ++at.batch;
     if (callbacks_.empty()) return true;
-    BatchEvent event{epoch, batch, static_cast<std::int64_t>(session_.step), 0.0, 0.0};
     if (with_loss_) event.loss = *static_cast<const float*>(prepared_->executor->output("loss"));
     event.seconds = seconds_since(began);
     for (Callback* callback : callbacks_) callback->on_batch_end(context_, event);
@@ -157,10 +165,7 @@ class Fit {
   FitContext context_;
   History history_;
   std::int64_t batch_ = 0;
-  std::int64_t batches_per_pass_ = 0;
   bool with_loss_ = false;
-  std::int64_t pass_ = 0;
-  std::int64_t sample_ = 0;
   std::optional<data::Order> order_;
   std::int64_t order_pass_ = -1;
   Session::Prepared* prepared_ = nullptr;
@@ -191,9 +196,8 @@ void History::add(std::int64_t epoch, const Logs& logs) {
 }
 
 History fit(Session& session, const data::Dataset& train, const data::Dataset* validation,
-            const FitOptions& options, const std::vector<Callback*>& callbacks,
-            const FitPosition& start) {
-  return Fit(session, train, validation, options, callbacks).run(start);
+            const FitOptions& options, const std::vector<Callback*>& callbacks) {
+  return Fit(session, train, validation, options, callbacks).run();
 }
 
 }  // namespace tessera::train

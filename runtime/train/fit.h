@@ -35,16 +35,8 @@ struct History {
   void add(std::int64_t epoch, const Logs& logs);
 };
 
-/// Where a run stands: saved and restored for exact resume.
-struct FitPosition {
-  std::int64_t epoch = 0;   // from 0
-  std::int64_t batch = 0;   // batches done in that epoch
-  std::int64_t sample = 0;  // samples consumed of the current pass over the data (steps_per_epoch)
-  std::int64_t pass = 0;    // passes over the data that were begun (steps_per_epoch)
-};
-
 /// Trains. Callbacks are called in order on every rank. Validation runs after the epochs that
-/// options name. `start`: position to go on from.
+/// options name.
 History fit(Session& session, const data::Dataset& train, const data::Dataset* validation,
             const FitOptions& options, const std::vector<Callback*>& callbacks,
             const FitPosition& start = {});
