@@ -95,6 +95,11 @@ class StepBuilder {
   const std::vector<Reported>& reported() const { return reported_; }
 
  private:
+  struct Losses;
+  Losses add_losses(graph::Builder& builder, const StepOptions& options, bool training) const;
+  void add_data(graph::Builder& builder, const StepOptions& options, Losses& result) const;
+  void add_totals(graph::Builder& builder, const StepOptions& options, const Losses& losses) const;
+
   const ModelInterface& model_;
   CompiledTraining& training_;
   graph::VariableTable& table_;
