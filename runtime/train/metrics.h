@@ -16,6 +16,10 @@ class Metric {
   virtual ~Metric() = default;
   /// As shown in logs, without the output's prefix: "accuracy" when the user wrote "accuracy".
   const std::string& name() const { return name_; }
+  /// True where Keras makes the name from the class and numbers it: of several such metrics, counted over metrics and weighted_metrics
+  /// together, the second is "precision_1".
+  bool numbered() const { return numbered_; }
+  void set_numbered(bool numbered) { numbered_ = numbered; }
   /// 1 larger is better, -1 smaller is better, 0 unknown: for callbacks in mode "auto".
   virtual int direction() const { return 0; }
   /// Declares the totals (role metric, paths "<name>/total", "<name>/count", ...; `shown_name` makes them unique). Once.
@@ -29,8 +33,12 @@ class Metric {
  protected:
   std::string name_;
   std::vector<graph::VariableId> variables_;
+
+ private:
+  bool numbered_ = false;
 };
 
+/// From a string or {"class_name", "config"}; unknown names, arguments and shapes that do not fit are added to `problems` (nullptr is returned then).
 std::unique_ptr<Metric> make_metric(const json::Value& value, const std::string& path, const OutputTypes& types, json::Problems& problems);
 
 /// sum(value * weight) and sum(weight): the loss trackers ("loss", "<output>_loss") and other plain means.
