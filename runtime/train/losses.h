@@ -1,7 +1,9 @@
 // Keras's losses as formulas over graph values.
 #pragma once
 
+#include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "base/json.h"
@@ -24,6 +26,10 @@ class Loss {
   /// number of values), "sum", "mean", "mean_with_sample_weight", "none" (summed as Keras's trainer does). `weight`: [batch] or broadcastable to
   /// the values; `mask`: boolean, of the values' shape; both may be absent. A mask is rescaled by total / valid as in Keras.
   virtual SymbolicTensor operator()(SymbolicTensor y_true, SymbolicTensor y_pred, SymbolicTensor weight, SymbolicTensor mask) const = 0;
+  /// Number of classes that integer targets are checked against, for predictions of this sample shape; 0: targets are no class ids.
+  virtual std::int64_t classes(const Shape& /*prediction*/) const { return 0; }
+  /// A class id that stands for "no target" (ignore_class), allowed besides.
+  virtual std::optional<std::int64_t> ignored_class() const { return std::nullopt; }
 };
 
 /// Shapes of one output (with the batch dimension; its size does not matter), for names that depend on them ("crossentropy", "accuracy").
