@@ -43,10 +43,15 @@ struct TypedLoops {
   AccumulateLoop<T> accumulate[kReduceCodes];
 };
 
+/// n draws of random_uniform (base/philox.h) of one stream and step, from `index` on.
+using UniformLoop = void (*)(std::uint64_t key, std::uint64_t step, std::uint64_t index, float* out,
+                             std::int64_t n);
+
 struct VectorLoops {
   TypedLoops<float> f32;
   TypedLoops<double> f64;
   ConvertLoop convert[kDTypes][kDTypes];  // [from][to]
+  UniformLoop uniform;
 
   template <typename T>
   const TypedLoops<T>& typed() const;

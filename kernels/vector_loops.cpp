@@ -25,6 +25,7 @@ inline double sigmoid_double(double x) {
 
 #include "kernels/vector_convert.h"
 #include "kernels/vector_map.h"
+#include "kernels/vector_random.h"
 #include "kernels/vector_reduce.h"
 
 template <MapCode code, typename T, std::size_t... forms>
@@ -68,6 +69,7 @@ constexpr VectorLoops make_loops() {
   set_typed(loops.f32);
   set_typed(loops.f64);
   set_convert(loops, std::make_index_sequence<kDTypes>{});
+  loops.uniform = &uniform_loop;
   return loops;
 }
 
