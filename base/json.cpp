@@ -352,7 +352,10 @@ bool Handler::parse_error(std::size_t, const std::string& token,
   } else {
     if (explain_word(offset)) return false;
     if (what.find("unexpected string literal") != std::string_view::npos) offset = string_start();
-    if (what.find("unexpected number literal") != std::string_view::npos) offset = number_start();
+    if (what.find("unexpected number literal") != std::string_view::npos) {
+      const bool looked_on = !is_word(text_[offset]) || reached() < text_.size();
+      offset = reached() - (looked_on ? 1 : 0) - token.size();
+    }
     if (what.find("unexpected true") != std::string_view::npos ||
         what.find("unexpected null") != std::string_view::npos) {
       offset = reached() - 4;

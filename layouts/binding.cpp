@@ -101,8 +101,8 @@ class Binder {
     const Rule& rule = map_.rules()[rule_index];
     const char* const kind = is_output ? "layer output" : "variable";
     if (rule.axes.size() > item.shape.rank()) {
-      report(
-          rule_index,
+      report_path(
+          rule_index, "too long",
           fmt::format("rule \"{}\" has {} entries in its layout {}, but {} \"{}\" of shape {} has "
                       "{} dimensions",
                       rule.key, rule.axes.size(), to_string(rule.axes), kind, item.path,

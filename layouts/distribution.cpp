@@ -38,11 +38,8 @@ Distribution Distribution::model_parallel(LayoutMap map, std::string_view batch_
   if (!batch_axis.empty()) {
     const std::optional<int> axis = result.mesh().find_axis(batch_axis);
     if (!axis) {
-      throw Error(
-          Error::Kind::config,
-          fmt::format("batch_dim_name \"{}\" is no axis of the mesh{}; its axes are {}", batch_axis,
-                      json::did_you_mean(batch_axis, result.mesh().axis_names()),
-                      fmt::join(result.mesh().axis_names(), ", ")));
+      throw Error(Error::Kind::config,
+                  "batch_dim_name: " + unknown_axis(batch_axis, result.mesh()));
     }
     result.batch_axis_ = *axis;
   }

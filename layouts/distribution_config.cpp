@@ -108,10 +108,7 @@ Zero read_zero(const Value& value, const std::string& path, const Mesh& mesh, in
   if (const auto name = arguments.optional_text("axis")) {
     const std::optional<int> axis = mesh.find_axis(*name);
     if (!axis) {
-      arguments.problem(*value.find("axis"), "axis",
-                        fmt::format("the mesh has no axis \"{}\"{}; its axes are {}", *name,
-                                    json::did_you_mean(*name, mesh.axis_names()),
-                                    fmt::join(mesh.axis_names(), ", ")));
+      arguments.problem(*value.find("axis"), "axis", unknown_axis(*name, mesh));
     }
     zero.axis = axis.value_or(batch_axis);
   }
@@ -194,9 +191,7 @@ Distribution read_model_parallel(Arguments& arguments, int ranks, const std::str
     const std::optional<int> axis = mesh->find_axis(*batch_name);
     if (!axis) {
       arguments.problem(*arguments.value("batch_dim_name"), "batch_dim_name",
-                        fmt::format("the mesh has no axis \"{}\"{}; its axes are {}", *batch_name,
-                                    json::did_you_mean(*batch_name, mesh->axis_names()),
-                                    fmt::join(mesh->axis_names(), ", ")));
+                        unknown_axis(*batch_name, *mesh));
     }
     batch_axis = axis.value_or(0);
   }

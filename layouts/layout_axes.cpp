@@ -30,16 +30,19 @@ std::string to_string(const LayoutAxes& axes) {
   return fmt::format("[{}]", fmt::join(entries, ", "));
 }
 
+std::string unknown_axis(std::string_view name, const Mesh& mesh) {
+  return fmt::format("no axis \"{}\" in the mesh (its axes: {}){}", name,
+                     fmt::join(mesh.axis_names(), ", "),
+                     json::did_you_mean(name, mesh.axis_names()));
+}
+
 std::vector<std::string> axis_faults(const LayoutAxes& axes, const Mesh& mesh) {
   std::vector<std::string> faults;
   std::set<std::string> seen;
   for (const auto& names : axes) {
     for (const std::string& name : names) {
       if (!mesh.find_axis(name)) {
-        faults.push_back(fmt::format(
-            "Invalid axis names for Layout: the mesh has no axis \"{}\"{}; "
-            "its axes are {}",
-            name, json::did_you_mean(name, mesh.axis_names()), fmt::join(mesh.axis_names(), ", ")));
+        faults.push_back("Invalid axis names for Layout: " + unknown_axis(name, mesh));
       }
       if (!seen.insert(name).second) {
         faults.push_back(

@@ -116,6 +116,9 @@ void read_rules(const json::Value& object, const std::string& path, LayoutMap& m
 /// none.
 std::vector<std::string> axis_faults(const LayoutAxes& axes, const Mesh& mesh);
 
+/// "no axis "modle" in the mesh (its axes: batch, model); did you mean "model"?"
+std::string unknown_axis(std::string_view name, const Mesh& mesh);
+
 /// Layout as a placement of a tensor of this rank; missing entries leave dimensions whole. The axes
 /// must be without faults and no longer than the rank.
 Placement placement_of(const LayoutAxes& axes, std::size_t rank, const Mesh& mesh);
