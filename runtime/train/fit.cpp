@@ -29,6 +29,7 @@ class Fit {
         options_(options),
         callbacks_(callbacks),
         feeds_(train, true, session.model()),
+        types_(session.types_id(types_of(train))),
         context_{session, options.epochs, 0, {}, callbacks, false, ""} {
     batch_ = options.batch_size;
     if (batch_ == 0 && options.steps_per_epoch)
@@ -126,7 +127,7 @@ class Fit {
     }
     const std::int64_t rows = std::min(batch_, train_.rows - at.sample);
     if (prepared_ == nullptr || prepared_rows_ != rows) {
-      prepared_ = &session_.prepare(StepKind::train, rows, with_loss_);
+      prepared_ = &session_.prepare(StepKind::train, rows, types_, with_loss_);
       prepared_rows_ = rows;
     }
     prepared_->executor->run(feeds_.load(prepared_->program, *order_, at.sample), {session_.step});
@@ -162,6 +163,7 @@ class Fit {
   const FitOptions& options_;
   const std::vector<Callback*>& callbacks_;
   Feeds feeds_;
+  int types_;
   FitContext context_;
   History history_;
   std::int64_t batch_ = 0;

@@ -87,11 +87,10 @@ Session::Session(comm::World& world, const layouts::Distribution& distribution,
 
 Session::~Session() = default;
 
-void Session::compile(CompiledTraining training, DataTypes types) {
+void Session::compile(CompiledTraining training) {
   check(builder_ == nullptr, "a session is compiled once");
   const auto before = table_.size();
   training_ = std::move(training);
-  types_ = std::move(types);
   builder_ = std::make_unique<StepBuilder>(model_, training_, table_, distribution_);
   // Totals get their placement when the first program is compiled; slots have theirs.
   for (std::size_t i = before; i < table_.size(); ++i) {
@@ -102,14 +101,40 @@ void Session::compile(CompiledTraining training, DataTypes types) {
   }
 }
 
-std::unique_ptr<graph::Graph> Session::build(StepKind kind, std::int64_t batch,
-                                             bool loss_output) const {
+std::vector<std::pair<std::string, int>> Session::directions() const {
+  std::vector<std::pair<std::string, int>> list;
+  for (const StepBuilder::Reported& reported : builder_->reported()) {
+    list.emplace_back(reported.name, reported.metric->direction());
+  }
+  return list;
+}
+
+int Session::types_id(const DataTypes& types) {
+  const auto same_spec = [](const TensorSpec& a, const TensorSpec& b) {
+    return a.name == b.name && a.sample_shape == b.sample_shape && a.dtype == b.dtype;
+  };
+  for (std::size_t i = 0; i < types_.size(); ++i) {
+    const DataTypes& known = types_[i];
+    if (known.sample_weights == types.sample_weights &&
+        known.sample_weight_shapes == types.sample_weight_shapes &&
+        std::equal(known.targets.begin(), known.targets.end(), types.targets.begin(), types.targets.end(), same_spec)) {
+      return static_cast<int>(i);
+    }
+  }
+  types_.push_back(types);
+  return static_cast<int>(types_.size()) - 1;
+}
+
+std::unique_ptr<graph::Graph> Session::build(StepKind kind, std::int64_t batch, int types, bool loss_output) const {
   check(kind == StepKind::predict || builder_ != nullptr, "a step is built before compile");
   StepOptions options;
   options.batch = batch;
-  options.targets = types_.targets;
-  options.sample_weights = types_.sample_weights;
-  options.sample_weight_shapes = types_.sample_weight_shapes;
+  if (types >= 0) {
+    const DataTypes& known = types_[static_cast<std::size_t>(types)];
+    options.targets = known.targets;
+    options.sample_weights = known.sample_weights;
+    options.sample_weight_shapes = known.sample_weight_shapes;
+  }
   options.loss_output = loss_output;
   switch (kind) {
     case StepKind::train:
@@ -127,10 +152,10 @@ std::unique_ptr<graph::Graph> Session::build(StepKind kind, std::int64_t batch,
   return nullptr;
 }
 
-Session::Prepared& Session::prepare(StepKind kind, std::int64_t batch, bool loss_output) {
-  const auto key = std::tuple(kind, batch, loss_output);
+Session::Prepared& Session::prepare(StepKind kind, std::int64_t batch, int types, bool loss_output) {
+  const auto key = std::tuple(kind, batch, types, loss_output);
   if (const auto found = prepared_.find(key); found != prepared_.end()) return found->second;
-  const std::unique_ptr<graph::Graph> graph = build(kind, batch, loss_output);
+  const std::unique_ptr<graph::Graph> graph = build(kind, batch, types, loss_output);
   Prepared prepared;
   if (graph != nullptr) {
     prepared.program = compile::compile(*graph, distribution_.mesh(), world_.rank());
@@ -171,11 +196,12 @@ Logs Session::evaluate(const data::Dataset& dataset, std::int64_t batch_size,
                        std::optional<std::int64_t> steps) {
   reset_metrics();
   Feeds feeds(dataset, true, model_);
+  const int types = types_id(types_of(dataset));
   const data::Order order(dataset.rows, data::Shuffle::none, batch_size, 0, 0);
   std::int64_t done = 0;
   for (std::int64_t first = 0; first < dataset.rows; first += batch_size) {
     if (steps && done == *steps) break;
-    Prepared& prepared = prepare(StepKind::evaluate, std::min(batch_size, dataset.rows - first));
+    Prepared& prepared = prepare(StepKind::evaluate, std::min(batch_size, dataset.rows - first), types);
     prepared.executor->run(feeds.load(prepared.program, order, first), {step});
     ++done;
   }
@@ -188,7 +214,7 @@ void Session::predict(const data::Dataset& dataset, std::int64_t batch_size,
   const data::Order order(dataset.rows, data::Shuffle::none, batch_size, 0, 0);
   for (std::int64_t first = 0; first < dataset.rows; first += batch_size) {
     const std::int64_t rows = std::min(batch_size, dataset.rows - first);
-    Prepared& prepared = prepare(StepKind::predict, rows);
+    Prepared& prepared = prepare(StepKind::predict, rows, -1);
     prepared.executor->run(feeds.load(prepared.program, order, first), {step});
     for (std::size_t i = 0; i < model_.outputs.size(); ++i) {
       sink(i, first, rows,
@@ -198,7 +224,7 @@ void Session::predict(const data::Dataset& dataset, std::int64_t batch_size,
 }
 
 void Session::finish() {
-  Prepared& prepared = prepare(StepKind::finish, 0);
+  Prepared& prepared = prepare(StepKind::finish, 0, -1);
   if (prepared.executor != nullptr) prepared.executor->run({}, {step});
 }
 

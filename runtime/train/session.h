@@ -67,12 +67,14 @@ class Session {
   std::uint64_t seed() const { return seed_; }
   bool is_first_rank() const { return world_.rank() == 0; }
 
-  /// Once, before anything but prediction is run: declares optimizer slots and totals, initialises
-  /// them.
-  void compile(CompiledTraining training, DataTypes types);
+  /// Once, before anything but prediction is run: declares optimizer slots and totals, initialises them.
+  void compile(CompiledTraining training);
   bool compiled() const { return builder_ != nullptr; }
   CompiledTraining& training() { return training_; }
-  const DataTypes& types() const { return types_; }
+  /// Directions of all totals by their shown names, for callbacks.
+  std::vector<std::pair<std::string, int>> directions() const;
+  /// A number for these types, to prepare steps with.
+  int types_id(const DataTypes& types);
 
   /// The program of a step; compiled when first asked for. `loss_output`: with the batch's loss as
   /// a result.
@@ -80,7 +82,7 @@ class Session {
     compile::Program program;
     std::unique_ptr<exec::Executor> executor;
   };
-  Prepared& prepare(StepKind kind, std::int64_t batch, bool loss_output = false);
+  Prepared& prepare(StepKind kind, std::int64_t batch, int types, bool loss_output = false);
 
   /// Zeroes all totals.
   void reset_metrics();
@@ -107,7 +109,7 @@ class Session {
   std::uint64_t step = 0;
 
  private:
-  std::unique_ptr<graph::Graph> build(StepKind kind, std::int64_t batch, bool loss_output) const;
+  std::unique_ptr<graph::Graph> build(StepKind kind, std::int64_t batch, int types, bool loss_output) const;
 
   comm::World& world_;
   const layouts::Distribution& distribution_;
@@ -116,11 +118,11 @@ class Session {
   std::uint64_t seed_;
   kernels::Device device_;
   CompiledTraining training_;
-  DataTypes types_;
+  std::vector<DataTypes> types_;  // by id
   std::unique_ptr<StepBuilder> builder_;
   std::unique_ptr<exec::Storage> storage_;
   exec::Arena arena_;
-  std::map<std::tuple<StepKind, std::int64_t, bool>, Prepared> prepared_;
+  std::map<std::tuple<StepKind, std::int64_t, int, bool>, Prepared> prepared_;
 };
 
 }  // namespace tessera::train
