@@ -86,6 +86,8 @@ struct FitOptions {
   /// none.
   std::filesystem::path output_dir = {};
   std::int64_t log_steps = 0;
+  bool append = false;    // go on with the files of an earlier run in output_dir
+  bool terminal = false;  // verbose 1 may draw with control codes
 };
 
 struct EvaluateOptions {
