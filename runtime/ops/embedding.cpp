@@ -39,7 +39,7 @@ class EmbeddingGradient final : public graph::Op {
             std::span<const ValueType> /*outputs*/) const override {
     const std::string ids = factor_letters(inputs[0].shape.rank());
     const std::string dy = factor_letters(inputs[1].shape.rank());
-    return {{ids, dy}, {"v" + dy.substr(ids.size())}, {0b10}};
+    return {{ids, dy}, {fmt::format("v{}", dy.substr(ids.size()))}, {0b10}};
   }
 
   std::vector<ValueId> gradient(const GradientCall& call) const override {
@@ -100,7 +100,7 @@ class Embedding final : public graph::Op {
   Rule rule(std::span<const ValueType> inputs, std::span<const ValueType> outputs) const override {
     const std::string ids = factor_letters(inputs[0].shape.rank());
     const std::string out = factor_letters(outputs[0].shape.rank());
-    return {{ids, "v" + out.substr(ids.size())}, {out}, {0b10}};
+    return {{ids, fmt::format("v{}", out.substr(ids.size()))}, {out}, {0b10}};
   }
 
   std::vector<ValueId> gradient(const GradientCall& call) const override {

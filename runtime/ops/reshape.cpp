@@ -103,6 +103,8 @@ class Reshape final : public graph::Op {
 
   bool may_overwrite(std::size_t /*output*/, std::size_t /*input*/) const override { return true; }
 
+  bool is_view() const override { return true; }
+
   Kernel prepare(const LocalCall& call, const kernels::Device& /*device*/) const override {
     const std::size_t bytes =
         static_cast<std::size_t>(call.outputs[0].box.elements()) * size_of(call.outputs[0].dtype);
