@@ -2,6 +2,7 @@
 #include "runtime/compile/emit.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "runtime/compile/local_ops.h"
 
@@ -113,12 +114,15 @@ class Emission {
     made.for_paths = source.for_paths;
     made.reason = node.reason;
     made.label = std::string(name_of(source.kind)) + " of " + source.for_paths.front();
-    // Members of a bucket lie one after another: the first in memory stands for all.
+    // Members of a bucket lie one after another: the first in memory that is not empty stands for
+    // all.
+    const auto order = [this](DraftId id) {
+      return std::pair(local_of(draft_, id, program_.rank).box.elements() == 0,
+                       memory_.places[static_cast<std::size_t>(id)].offset);
+    };
     const auto first =
-        std::min_element(node.inputs.begin(), node.inputs.end(), [this](DraftId a, DraftId b) {
-          return memory_.places[static_cast<std::size_t>(a)].offset <
-                 memory_.places[static_cast<std::size_t>(b)].offset;
-        });
+        std::min_element(node.inputs.begin(), node.inputs.end(),
+                         [&order](DraftId a, DraftId b) { return order(a) < order(b); });
     for (const DraftId input : node.inputs) made.members.push_back(tensor(input));
     for (const DraftId output : node.outputs) tensor(output);
     made.send = tensor(*first);
