@@ -5,6 +5,7 @@
 #include "api/job.h"
 #include "api/model_data.h"
 #include "api/tensor_data.h"
+#include "runtime/io/array_file.h"
 
 namespace tessera {
 namespace {
