@@ -12,9 +12,28 @@ namespace {
 
 constexpr std::string_view kOutput = "output";
 
-/// A pattern as part of a longer one.
+/// A pattern as part of a longer one: in a group of its own where it has alternatives outside any
+/// other.
 std::string grouped(const std::string& key) {
-  return key.find('|') == std::string::npos ? key : fmt::format("(?:{})", key);
+  int depth = 0;
+  bool in_class = false;
+  for (std::size_t i = 0; i < key.size(); ++i) {
+    const char c = key[i];
+    if (c == '\\') {
+      ++i;
+    } else if (in_class) {
+      in_class = c != ']';
+    } else if (c == '[') {
+      in_class = true;
+    } else if (c == '(') {
+      ++depth;
+    } else if (c == ')') {
+      --depth;
+    } else if (c == '|' && depth == 0) {
+      return fmt::format("(?:{})", key);
+    }
+  }
+  return key;
 }
 
 /// The least addition of ".*" that makes a key match a whole path.

@@ -211,6 +211,7 @@ TEST_CASE("hints for rules that match nothing") {
   map.insert("sequential/dense_3/kernel", kSharded2);
   map.insert(".*relu.*", kSharded1);
   map.insert("nothing_like_it", kSharded1);
+  map.insert("self_attn/(q|k)_proj/[|]?kernel", kSharded1);
   const auto hint = [&](std::size_t rule) { return map.hint_for_unused(rule, variables, outputs); };
   CHECK_THAT(hint(0), Contains("\".*dense_1.*kernel\"") && Contains("\"match\": \"search\""));
   CHECK_THAT(hint(1), Contains("\"layers.*.self_attn.q_proj.*\""));
@@ -219,6 +220,7 @@ TEST_CASE("hints for rules that match nothing") {
   CHECK_THAT(hint(4), Contains("\"sequential/dense_1/kernel\""));
   CHECK_THAT(hint(5), Contains("sequential/relu/output") && Contains("must spell \"output\""));
   CHECK(hint(6).empty());
+  CHECK_THAT(hint(7), Contains("\".*self_attn/(q|k)_proj/[|]?kernel\""));
 
   LayoutMap first(kMesh, Match::first);
   first.insert(".*", kWhole1);
