@@ -1,0 +1,54 @@
+// The table of config keys: the one source of parsing, schema, reference and help.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/json.h"
+
+namespace tessera::trainer {
+
+/// JSON types that a key accepts, as bits.
+enum Accepts : unsigned {
+  kNull = 1U,
+  kBoolean = 2U,
+  kInteger = 4U,
+  kNumber = 8U,
+  kString = 16U,
+  kArray = 32U,
+  kObject = 64U,
+};
+
+/// One key. Sections are keys of type object whose members have rows of their own; objects without
+/// rows of their own are read by the part that they configure (model, compile.optimizer, a
+/// callback, ...).
+struct Row {
+  std::string_view path;  // "fit.batch_size"
+  unsigned accepts = 0;
+  std::string_view fallback;  // default as JSON text; "" none
+  std::string_view about;
+  double least = -std::numeric_limits<double>::infinity();
+  double most = std::numeric_limits<double>::infinity();
+  std::vector<std::string> choices = {};  // of strings
+  bool section = false;
+};
+
+const std::vector<Row>& config_table();
+
+/// Types, ranges, choices and unknown keys of a whole config.
+void check_config(const json::Value& config, json::Problems& problems);
+/// The config with defaults filled in, keys in the order of the table.
+json::Value with_defaults(const json::Value& config);
+/// JSON Schema (draft-07) of a config.
+json::Value config_schema();
+/// The reference page in Markdown.
+std::string config_reference();
+
+/// Applies "path.to.key=value": the value is JSON where it parses, else a string. Problems are
+/// placed at "--set path".
+void apply_set(json::Value& config, const std::string& assignment, json::Problems& problems);
+
+}  // namespace tessera::trainer
