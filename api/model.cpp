@@ -7,6 +7,7 @@
 #include <cstring>
 #include <filesystem>
 
+#include "api/checks.h"
 #include "api/job.h"
 #include "api/model_data.h"
 #include "api/summary.h"
@@ -57,10 +58,6 @@ void bind_model(Model::Data& data, json::Problems& problems) {
                                graph::Builder& builder,
                                const std::vector<graph::SymbolicTensor>& inputs,
                                bool training) { return model->forward(builder, inputs, training); };
-}
-
-std::vector<train::TensorSpec> targets_like_outputs(const train::ModelInterface& model) {
-  return model.outputs;
 }
 
 bool is_mixed_float16(const Model::Data& data) { return data.policy == "mixed_float16"; }
@@ -215,13 +212,6 @@ json::Value compile_section(const CompileOptions& options) {
   return json::make_object(std::move(members));
 }
 
-void check_compile(const Model& model, const CompileOptions& options, const std::string& path,
-                   json::Problems& problems) {
-  const Model::Data& data = model.data();
-  train::read_compile(compile_section(options), path, data.interface,
-                      targets_like_outputs(data.interface), is_mixed_float16(data), problems);
-}
-
 train::Session& Model::Data::open_session() {
   if (session == nullptr) {
     const layouts::Distribution& where = distribution.data().value;
@@ -279,7 +269,7 @@ const std::string& Model::name() const { return data_->interface.name; }
 
 void Model::compile(CompileOptions options) {
   json::Problems problems;
-  check_compile(*this, options, "compile", problems);
+  check_compile_options(this, options, "compile", problems);
   problems.throw_if_any();
   data_->options = std::move(options);
   if (data_->session != nullptr && data_->session->compiled()) renew(*data_);

@@ -67,6 +67,13 @@ struct CompileOptions {
   Object weighted_metrics = {};
 };
 
+/// Checkpoints of the whole training state, in <output_dir>/checkpoints.
+struct CheckpointOptions {
+  std::int64_t every_epochs = 0;  // 0: not by epochs
+  std::int64_t every_steps = 0;   // 0: not by steps
+  std::int64_t keep = 3;
+};
+
 struct FitOptions {
   std::int64_t batch_size = 0;  // global; 0: 32
   std::int64_t epochs = 1;
@@ -86,8 +93,11 @@ struct FitOptions {
   /// none.
   std::filesystem::path output_dir = {};
   std::int64_t log_steps = 0;
-  bool append = false;    // go on with the files of an earlier run in output_dir
-  bool terminal = false;  // verbose 1 may draw with control codes
+  CheckpointOptions checkpoint = {};
+  std::string resume = {};  // "auto": from the newest checkpoint in output_dir, or afresh; else
+                            // that checkpoint's folder
+  bool append = false;      // go on with the files of an earlier run in output_dir
+  bool terminal = false;    // verbose 1 may draw with control codes
 };
 
 struct EvaluateOptions {

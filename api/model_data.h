@@ -46,9 +46,6 @@ struct Model::Data {
   train::Session& compiled_session(const data::Dataset& dataset);
 };
 
-/// Problems of compile options, for a model whose targets are not known yet.
-void check_compile(const Model& model, const CompileOptions& options, const std::string& path,
-                   json::Problems& problems);
 /// The compile section that options stand for.
 json::Value compile_section(const CompileOptions& options);
 /// What a data section must give: names and shapes of the model's inputs and outputs.

@@ -1,0 +1,44 @@
+#include "api/checks.h"
+
+#include "api/model_data.h"
+#include "runtime/train/callbacks.h"
+
+namespace tessera {
+namespace {
+
+/// Stands for a model that could not be read: its options are still checked.
+const train::ModelInterface& any_model() {
+  static const train::ModelInterface kModel{
+      "model", {{"input", {}, DType::float32, 0}}, {{"output", {1}, DType::float32, 0}}, {}};
+  return kModel;
+}
+
+}  // namespace
+
+std::optional<distribution::Distribution> read_config_distribution(const json::Value* section,
+                                                                   const std::string& path,
+                                                                   int ranks,
+                                                                   const std::string& folder,
+                                                                   json::Problems& problems) {
+  return distribution::read_distribution(section, path, ranks, folder, problems);
+}
+
+void check_compile_options(const Model* model, const CompileOptions& options,
+                           const std::string& path, json::Problems& problems) {
+  const train::ModelInterface& interface = model != nullptr ? model->data().interface : any_model();
+  const bool mixed_float16 = dtype_policy() == "mixed_float16";
+  train::read_compile(compile_section(options), path, interface, interface.outputs, mixed_float16,
+                      problems);
+}
+
+void check_callback(const json::Value& value, const std::string& path, json::Problems& problems) {
+  train::make_callback(value, path, problems);
+}
+
+void check_data_section(const json::Value& section, const std::string& path, const Model* model,
+                        json::Problems& problems) {
+  const train::ModelInterface& interface = model != nullptr ? model->data().interface : any_model();
+  data::check_section(section, path, expected_of(interface, true), problems);
+}
+
+}  // namespace tessera
