@@ -2,8 +2,11 @@
 // what a config says beyond the public options.
 #pragma once
 
+#include <cstdint>
+#include <filesystem>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "api/model.h"
 #include "base/json.h"
@@ -26,5 +29,24 @@ void check_callback(const json::Value& value, const std::string& path, json::Pro
 /// output.
 void check_data_section(const json::Value& section, const std::string& path, const Model* model,
                         json::Problems& problems);
+
+// ---- the job ----
+
+/// Rank as the launcher's environment gives it, without joining the job; 0 when there is none.
+int launched_rank();
+/// Rank in the job (joins it).
+int rank_of_job();
+/// Threads of each rank (0: the node's cores divided by its ranks) and the watchdog's time (0:
+/// none).
+void set_runtime(int threads, double watchdog_seconds);
+/// A line for each rank: host, local rank, device, PCI bus id, threads. Collective.
+std::string device_table();
+/// Reports an error and ends all ranks of the job with this status; returns it where this process
+/// is alone.
+int end_job(int status, const std::string& message);
+
+/// Writes float32 values as .npy, atomically.
+void save_npy(const std::filesystem::path& file, const std::vector<float>& values,
+              const std::vector<std::int64_t>& shape);
 
 }  // namespace tessera

@@ -131,6 +131,8 @@ void check_data(const data::Dataset& dataset, const train::ModelInterface& model
   for (const data::Column& column : dataset.weights) check_values(*column.source, {});
 }
 
+std::int64_t Dataset::rows(const Model& model) const { return data_->open(model.data().interface, false).rows; }
+
 Dataset Dataset::from(Arrays arrays) {
   auto data = std::make_shared<Data>();
   data->arrays = std::move(arrays);

@@ -36,6 +36,8 @@ class Object {
   std::shared_ptr<const json::Value> value_;
 };
 
+class Model;
+
 /// Arrays of samples, or files of them.
 class Dataset {
  public:
@@ -50,6 +52,9 @@ class Dataset {
   /// What a config's data.train says: {"format": "npz", "path": ...}. Relative paths start at
   /// `folder`. Opened when first used.
   static Dataset from(Object section, std::filesystem::path folder = ".");
+
+  /// Number of samples; opens what is described.
+  std::int64_t rows(const Model& model) const;
 
   struct Data;  // defined inside the library
   const Data& data() const { return *data_; }
@@ -96,8 +101,9 @@ struct FitOptions {
   CheckpointOptions checkpoint = {};
   std::string resume = {};  // "auto": from the newest checkpoint in output_dir, or afresh; else
                             // that checkpoint's folder
-  bool append = false;      // go on with the files of an earlier run in output_dir
-  bool terminal = false;    // verbose 1 may draw with control codes
+  std::string config_text = {};  // written to output_dir/config.json where given
+  bool append = false;           // go on with the files of an earlier run in output_dir
+  bool terminal = false;         // verbose 1 may draw with control codes
 };
 
 struct EvaluateOptions {
