@@ -62,8 +62,7 @@ class MapRun {
     }
     elements_ = outputs[0].shape.elements();
     // A thread is worth starting for about ten microseconds of work.
-    threads_ = static_cast<int>(
-        std::min<std::int64_t>(threads_for(device, elements_ * cost, 100000), plan_.tiles));
+    threads_ = plan_.tiles == 1 ? 1 : threads_for(device, elements_ * cost, 100000);
   }
 
   void operator()(const void* const* inputs, void* const* outputs) const {

@@ -25,14 +25,13 @@ inline Range part_of(std::int64_t count, std::int64_t parts, std::int64_t index)
   return {begin, begin + size + (index < larger ? 1 : 0)};
 }
 
-/// Number of threads for work of `cost` units when each should get at least `least` of them.
+/// Threads for work of `cost` units when one should get at least `least` of them: one or all. Teams
+/// of changing sizes are slow: the OpenMP runtime then ends and starts threads.
 inline int threads_for(const CpuDevice& device, std::int64_t cost, std::int64_t least) {
-  const std::int64_t most = std::max(device.threads, 1);
-  return static_cast<int>(std::clamp<std::int64_t>(cost / least, 1, most));
+  return cost / least >= 2 ? std::max(device.threads, 1) : 1;
 }
 
-/// Calls work(begin, end) on at most `threads` consecutive ranges that cover 0..count-1; none is
-/// empty. Ranges depend on the number of threads: `work` must treat every index by itself. The
+/// Calls work(begin, end) on `threads` consecutive ranges that cover 0..count-1, but for empty ones. Ranges depend on the number of threads: `work` must treat every index by itself. The
 /// caller's thread takes part; with one thread nothing but the call happens.
 template <typename Work>
 void parallel_ranges(int threads, std::int64_t count, const Work& work) {

@@ -34,6 +34,21 @@ template <typename T>
 using AccumulateLoop = void (*)(const T* x, std::int64_t stride, std::int64_t rows, T* accumulator,
                                 std::int64_t n);
 
+/// c = a b for a [m, k], b [k, n], c [m, n] with any strides (in elements): small products.
+struct GemmShape {
+  std::int64_t m = 0;
+  std::int64_t n = 0;
+  std::int64_t k = 0;
+  std::int64_t a_row = 0;
+  std::int64_t a_column = 0;
+  std::int64_t b_row = 0;
+  std::int64_t b_column = 0;
+  std::int64_t c_row = 0;
+  std::int64_t c_column = 0;
+};
+template <typename T>
+using GemmLoop = void (*)(const T* a, const T* b, T* c, const GemmShape& shape);
+
 /// Loops for elements of type T; a set bit i of a map loop's form: operand i is one value for all
 /// elements.
 template <typename T>
@@ -41,6 +56,7 @@ struct TypedLoops {
   MapLoop<T> map[kMapCodes][8];
   ReduceLoop<T> reduce[kReduceCodes];
   AccumulateLoop<T> accumulate[kReduceCodes];
+  GemmLoop<T> gemm;
 };
 
 /// n draws of random_uniform (base/philox.h) of one stream and step, from `index` on.

@@ -27,6 +27,8 @@ inline double sigmoid_double(double x) {
 #include "kernels/vector_map.h"
 #include "kernels/vector_random.h"
 #include "kernels/vector_reduce.h"
+// Uses the lines of the reductions.
+#include "kernels/vector_matmul.h"
 
 template <MapCode code, typename T, std::size_t... forms>
 constexpr void set_forms(TypedLoops<T>& loops, std::index_sequence<forms...> /*forms*/) {
@@ -52,6 +54,7 @@ constexpr void set_typed(TypedLoops<T>& loops) {
   set_reduce<ReduceCode::sum>(loops);
   set_reduce<ReduceCode::max>(loops);
   set_reduce<ReduceCode::min>(loops);
+  loops.gemm = &gemm_loop<T>;
 }
 
 template <std::size_t from, std::size_t... to>
