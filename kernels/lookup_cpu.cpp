@@ -52,11 +52,7 @@ void sum_segments(const EmbeddingGradientArgs& args, const Segments& segments, c
   using Sum = SumOf<T>;
   const std::int64_t chunks = (args.columns + kChunk - 1) / kChunk;
   const std::int64_t items = args.rows * chunks;
-  const bool parallel =
-      device.threads > 1 && (args.ids + args.rows) * args.columns >= kParallelElements;
-  // Dynamic: frequent ids make long segments.
-#pragma omp parallel for schedule(dynamic, 64) num_threads(device.threads) if (parallel)
-  for (std::int64_t item = 0; item < items; ++item) {
+  const auto sum_item = [&](std::int64_t item) {
     const std::int64_t row = item / chunks;
     const std::int64_t column = item % chunks * kChunk;
     const std::int64_t width = std::min(kChunk, args.columns - column);
@@ -70,7 +66,14 @@ void sum_segments(const EmbeddingGradientArgs& args, const Segments& segments, c
     for (std::int64_t c = 0; c < width; ++c) {
       to[c] = narrow<T>(sums[static_cast<std::size_t>(c)]);
     }
+  };
+  if (device.threads <= 1 || (args.ids + args.rows) * args.columns < kParallelElements) {
+    for (std::int64_t item = 0; item < items; ++item) sum_item(item);
+    return;
   }
+  // Dynamic: frequent ids make long segments.
+#pragma omp parallel for schedule(dynamic, 64) num_threads(device.threads)
+  for (std::int64_t item = 0; item < items; ++item) sum_item(item);
 }
 
 template <typename T>

@@ -39,7 +39,7 @@ TEST_CASE("softmax") {
 TEST_CASE("log_softmax") {
   Options options;
   // Its backward multiplies pending gradients by exp(y): products of real numbers.
-  options.tolerance = 1e-5;
+  options.tolerance = 1e-3;  // terms of up to exp(4) * 50 cancel
   options.reason = "exp(y) is no whole number, so splitting dy rounds differently";
   check_op({{real({6, 4})}, {real({5, 7})}, {real({2, 3, 1})}}, log_soft, options);
   check_op(
@@ -106,6 +106,7 @@ TEST_CASE("sparse_softmax_cross_entropy") {
             {real({3}), whole({}, 0, 2)}},
            cross_entropy, options);
   options.gradient = false;  // done in float64 above
+  options.tolerance = 0.05;  // of terms up to 8
   check_op({{real({4, 5}, {}, DType::bfloat16), whole({4}, 0, 4)},
             {real({4, 5}, {}, DType::float16), whole({4}, 0, 4)}},
            cross_entropy, options);
