@@ -1,17 +1,30 @@
 #include "api/job.h"
 
+#include <fmt/format.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <thread>
+
+#include "api/checks.h"
 #include "runtime/exec/threads.h"
+#include "runtime/io/npy.h"
 
 namespace tessera {
 namespace {
 
 int threads_of_job = 0;
+bool joined = false;
 
 }  // namespace
 
 comm::World& job() {
   // One job a process: MPI can be joined once. Left when the process ends.
-  static const std::unique_ptr<comm::World> world = comm::join_world();
+  static const std::unique_ptr<comm::World> world = [] {
+    std::unique_ptr<comm::World> made = comm::join_world();
+    joined = true;
+    return made;
+  }();
   return *world;
 }
 
@@ -19,6 +32,52 @@ void set_threads(int threads) { threads_of_job = threads; }
 
 kernels::Device job_device(int threads) {
   return exec::cpu_device(job(), threads > 0 ? threads : threads_of_job);
+}
+
+int launched_rank() {
+  for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"}) {
+    if (const char* value = std::getenv(name); value != nullptr) return std::atoi(value);
+  }
+  return 0;
+}
+
+int rank_of_job() { return job().rank(); }
+
+void set_runtime(int threads, double watchdog_seconds) {
+  set_threads(threads);
+  job().watchdog().set_seconds(watchdog_seconds);
+}
+
+std::string device_table() {
+  comm::World& world = job();
+  const kernels::Device device = job_device();
+  const std::string mine = fmt::format(
+      "{:>5}  {:<20} {:>5}  {:<7} {:<12} {:>7}", world.rank(), world.host(), world.local_rank(),
+      fmt::format("cpu:{}", world.rank()), "-", std::get<kernels::CpuDevice>(device).threads);
+  std::string text = fmt::format("{:>5}  {:<20} {:>5}  {:<7} {:<12} {:>7}\n", "rank", "host",
+                                 "local", "device", "PCI bus id", "threads");
+  for (const std::string& line : comm::gather_texts(world.all(), mine)) text += line + "\n";
+  return text;
+}
+
+int end_job(int status, const std::string& message) {
+  if (!joined || job().size() == 1) {
+    if (launched_rank() == 0) fmt::print(stderr, "{}\n", message);
+    return status;
+  }
+  const int rank = job().rank();
+  if (rank != 0) {
+    // An error that all ranks share is told once, by rank 0, which then ends the others while they
+    // wait here.
+    std::this_thread::sleep_for(std::chrono::milliseconds(700));
+    job().abort(status, fmt::format("[rank {}] {}", rank, message));
+  }
+  job().abort(status, message);
+}
+
+void save_npy(const std::filesystem::path& file, const std::vector<float>& values,
+              const std::vector<std::int64_t>& shape) {
+  io::write_npy(file.string(), values, Shape(shape));
 }
 
 }  // namespace tessera

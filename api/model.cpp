@@ -14,6 +14,7 @@
 #include "api/tensor_data.h"
 #include "base/philox.h"
 #include "runtime/compile/plan.h"
+#include "runtime/io/write_file.h"
 #include "runtime/train/run_files.h"
 #include "runtime/train/weights_file.h"
 
@@ -187,7 +188,7 @@ std::unique_ptr<train::Callback> open_run(train::Session& session, const FitOpti
 
 void close_run(train::Session& session, const FitOptions& options, const train::History& history) {
   if (session.is_first_rank()) {
-    train::write_text_file((options.output_dir / "history.json").string(),
+    io::write_text_file((options.output_dir / "history.json").string(),
                            json::dump(train::history_json(history)) + "\n");
   }
   train::save_weights(session.storage(), session.world(),

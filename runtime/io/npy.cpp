@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "runtime/io/raw_file.h"
+#include "runtime/io/write_file.h"
 
 namespace tessera::io {
 namespace {
@@ -217,6 +218,23 @@ NpyHeader parse_npy_header(std::string_view start, const std::string& where, Err
     }
   }
   return header;
+}
+
+void write_npy(const std::string& path, std::span<const float> values, const Shape& shape) {
+  std::string sizes;
+  for (const std::int64_t size : shape.sizes()) sizes += fmt::format("{},", size);
+  std::string head =
+      fmt::format("{{'descr': '<f4', 'fortran_order': False, 'shape': ({}), }}", sizes);
+  // Magic, version, length and dictionary end at a multiple of 64, with a newline.
+  head.resize((10 + head.size() + 1 + 63) / 64 * 64 - 11, ' ');
+  head.push_back('\n');
+  std::string bytes = "\x93NUMPY\x01";
+  bytes.push_back('\0');
+  bytes.push_back(static_cast<char>(head.size() & 0xFFU));
+  bytes.push_back(static_cast<char>(head.size() >> 8U));
+  bytes += head;
+  bytes.append(reinterpret_cast<const char*>(values.data()), values.size_bytes());
+  write_text_file(path, bytes);
 }
 
 std::unique_ptr<ArrayFile> open_npy(const std::string& path, Error::Kind kind) {

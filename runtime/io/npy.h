@@ -26,4 +26,7 @@ NpyHeader parse_npy_header(std::string_view start, const std::string& where, Err
 std::unique_ptr<ArrayFile> open_npy(const std::string& path, Error::Kind kind);
 std::unique_ptr<ArrayFile> open_npz(const std::string& path, Error::Kind kind);
 
+/// Writes float32 values as .npy, atomically. Throws internal with path and reason.
+void write_npy(const std::string& path, std::span<const float> values, const Shape& shape);
+
 }  // namespace tessera::io

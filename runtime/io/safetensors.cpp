@@ -14,6 +14,7 @@
 
 #include "base/json.h"
 #include "runtime/io/raw_file.h"
+#include "runtime/io/write_file.h"
 
 namespace tessera::io {
 namespace {
@@ -267,11 +268,7 @@ void SafetensorsWriter::finish() {
   file_ = -1;
   const std::size_t slash = path_.rfind('/');
   const std::string folder = slash == std::string::npos ? "." : path_.substr(0, slash + 1);
-  const int directory = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (directory < 0) return;
-  // Some file systems cannot flush a folder; the file itself is safe.
-  ::fsync(directory);
-  ::close(directory);
+  sync_folder(folder);
 }
 
 }  // namespace tessera::io

@@ -1,14 +1,11 @@
 #include "runtime/train/run_files.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <cerrno>
 #include <chrono>
 #include <cmath>
 #include <cstring>
-#include <random>
 
 #include "base/error.h"
 
@@ -86,31 +83,6 @@ json::Value history_json(const History& history) {
     members.emplace_back(name, json::make_array(std::move(numbers)));
   }
   return json::make_object(std::move(members));
-}
-
-void write_text_file(const std::string& path, const std::string& text) {
-  const std::string temporary = fmt::format("{}.{:08x}.tmp", path, std::random_device{}());
-  const auto fail = [&path](const char* what) {
-    throw Error(Error::Kind::internal, fmt::format("{}: {}: {}", path, what, std::strerror(errno)));
-  };
-  const int file =
-      ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0644);
-  if (file < 0) fail("cannot be created");
-  std::size_t done = 0;
-  while (done < text.size()) {
-    const ssize_t written = ::write(file, text.data() + done, text.size() - done);
-    if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) break;
-    done += static_cast<std::size_t>(written);
-  }
-  const bool flushed = done == text.size() && ::fsync(file) == 0;
-  ::close(file);
-  if (!flushed || ::rename(temporary.c_str(), path.c_str()) != 0) {
-    const int reason = errno;
-    ::unlink(temporary.c_str());
-    errno = reason;
-    fail("cannot be written");
-  }
 }
 
 }  // namespace tessera::train

@@ -37,8 +37,4 @@ class MetricsFile : public Callback {
 json::Value history_json(const History& history);
 /// A number as JSON; null where it is not finite.
 json::Value number_json(double value);
-/// Writes a text file atomically: temporary name, fsync, rename. Throws internal with path and
-/// reason.
-void write_text_file(const std::string& path, const std::string& text);
-
 }  // namespace tessera::train
