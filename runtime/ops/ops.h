@@ -89,6 +89,9 @@ SymbolicTensor stop_gradient(SymbolicTensor x);
 
 // ---- sources (runtime/ops/source.cpp): no operands ----
 SymbolicTensor full(graph::Builder& builder, Shape shape, double value, DType dtype = DType::float32);
+/// Given values, row-major: for small tables (every rank holds all of them).
+SymbolicTensor constant(graph::Builder& builder, Shape shape, const std::vector<double>& values,
+                        DType dtype = DType::float32);
 /// Index along `dim` of an otherwise constant tensor of this shape.
 SymbolicTensor iota(graph::Builder& builder, Shape shape, int dim, DType dtype = DType::int32);
 /// Draws keyed by (key, training step, global element index): see base/philox.h. `key` comes from stream_key.
