@@ -93,6 +93,11 @@ VariableId OptimizerBase::add_slot(graph::VariableTable& table, VariableId varia
   std::replace(flat.begin(), flat.end(), '/', '_');
   graph::Variable added;
   added.path = fmt::format("{}/{}_{}", name_, flat, slot);
+  // "a/b" and "a_b" would get one slot between them.
+  for (auto known = table.find(added.path); known && table[*known].slot_of != variable;
+       known = table.find(added.path)) {
+    added.path += "_1";
+  }
   for (const int dim : dims) added.shape.push_back(owner.shape[static_cast<std::size_t>(dim)]);
   added.dtype = owner.dtype;
   added.trainable = false;
@@ -193,7 +198,7 @@ void OptimizerBase::decay_and_step(Updates& updates, std::vector<Gradient>& grad
   const StepScalars step(current_learning_rate(updates), iteration);
   for (const Gradient& gradient : gradients) {
     const std::optional<double> decay = weight_decay_of(updates.info(gradient.variable));
-    if (!decay) continue;
+    if (!decay || *decay == 0.0) continue;
     const SymbolicTensor value = updates.read(gradient.variable);
     updates.write(gradient.variable, value - value * *decay * step.learning_rate(value.dtype()));
   }

@@ -61,12 +61,13 @@ struct CompiledTraining {
 CompiledTraining read_compile(const json::Value& compile, const std::string& path, const ModelInterface& model,
                               const std::vector<TensorSpec>& targets, bool mixed_float16, json::Problems& problems);
 
-/// Order of a step's inputs: model inputs, then targets (one per output that has a loss or metric), then sample weights where given.
+/// Order of a step's inputs: model inputs, then targets (in the order of `targets`, matched to outputs by name: "target/<output>"), then
+/// sample weights where given. class_weight is no matter of the step: the data side multiplies it into the sample weights.
 struct StepOptions {
   std::int64_t batch = 0;                         // global batch of this program
   std::vector<TensorSpec> targets;
-  bool sample_weights = false;                    // one [batch, ...] input per output with a loss ("sample_weight/<output>")
-  std::vector<Shape> sample_weight_shapes;        // per sample; [] for one weight a sample
+  bool sample_weights = false;                    // [batch, ...] inputs "sample_weight/<output>": one per target, or one for all outputs
+  std::vector<Shape> sample_weight_shapes;        // one per such input; of one sample: [] for one weight a sample
   bool loss_output = false;                       // the batch's total loss as output "loss" (whole on every rank)
 };
 
