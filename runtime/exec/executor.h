@@ -15,7 +15,8 @@
 
 namespace tessera::exec {
 
-/// This rank's parts of all variables. Placements must be known. Memory is allocated once, aligned to 64 bytes, zeroed.
+/// This rank's parts of all variables. Placements must be known. Memory is allocated once, aligned
+/// to 64 bytes, zeroed.
 class Storage {
  public:
   Storage(const graph::VariableTable& table, const layouts::Mesh& mesh, int rank);
@@ -36,6 +37,8 @@ class Storage {
 
  private:
   struct Part;
+  const Part& part(graph::VariableId id) const;
+
   const graph::VariableTable* table_;
   layouts::Mesh mesh_;
   int rank_;
@@ -45,7 +48,12 @@ class Storage {
 /// Scratch memory that several programs use in turn: as large as the largest.
 class Arena {
  public:
+  Arena() = default;
   ~Arena();
+  Arena(const Arena&) = delete;
+  Arena& operator=(const Arena&) = delete;
+  /// Makes it at least this large. Contents are lost when it grows; programs find their new places
+  /// at their next run.
   void reserve(std::int64_t bytes);
   std::byte* data() { return data_; }
   std::int64_t bytes() const { return bytes_; }
@@ -55,16 +63,21 @@ class Arena {
   std::int64_t bytes_ = 0;
 };
 
-/// One program, prepared: kernels chosen, addresses resolved, communicators made. Construction is collective where the program has
-/// collectives; the first one compares the program's hash over all ranks and throws rank_lost naming the ranks that differ.
+/// One program, prepared: kernels chosen, addresses resolved, communicators made. Construction is
+/// collective where the program has collectives; the first one compares the program's hash over all
+/// ranks and throws rank_lost naming the ranks that differ.
 class Executor {
  public:
-  Executor(const compile::Program& program, Storage& storage, Arena& arena, comm::World& world, kernels::Device device);
+  /// All arguments but the device outlive the executor.
+  Executor(const compile::Program& program, Storage& storage, Arena& arena, comm::World& world,
+           kernels::Device device);
+  Executor(compile::Program&&, Storage&, Arena&, comm::World&, kernels::Device) = delete;
   ~Executor();
 
   /// Local parts of the inputs, in the order of Program::inputs.
   void run(std::span<const void* const> inputs, const graph::StepState& step);
-  /// Local part of a named output, valid until the next run of any program in this arena. Throws internal when there is none.
+  /// Local part of a named output, valid until the next run of any program in this arena. Throws
+  /// internal when there is none.
   const void* output(std::string_view name) const;
   const compile::Program& program() const;
 
@@ -75,12 +88,15 @@ class Executor {
 
 // ---- whole tensors ----
 
-/// Fills variables with role `role` from their initializers, element by element by global index: the same values on every mesh.
+/// Fills variables with role `role` from their initializers, element by element by global index:
+/// the same values on every mesh.
 void initialize(Storage& storage, graph::VariableId id, std::uint64_t seed);
 
-/// The value of a metric variable: terms of pending sums are added over the job. Collective. One double per element.
+/// The value of a metric variable: terms of pending sums are added over the job. Collective. One
+/// double per element.
 std::vector<double> read_whole(Storage& storage, graph::VariableId id, comm::World& world);
-/// Writes a whole tensor (given in full on every rank) into the local parts; pending variables keep it on one rank.
+/// Writes a whole tensor (given in full on every rank) into the local parts; pending variables keep
+/// it on one rank.
 void write_whole(Storage& storage, graph::VariableId id, std::span<const double> values);
 
 }  // namespace tessera::exec
