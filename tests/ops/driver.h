@@ -72,6 +72,10 @@ struct Options {
 void check_op(const std::vector<Operands>& instances, const Build& build,
               const Options& options = {});
 
+/// The same without failing: the first problem as text, "" when there is none.
+std::string problem_of(const std::vector<Operands>& instances, const Build& build,
+                       const Options& options = {});
+
 /// Results must not depend on the number of threads: runs the formula and its gradient with 1 and
 /// with 2 threads and wants the same bits. For sizes above the kernels' thresholds.
 void check_threads(const Operands& operands, const Build& build);
