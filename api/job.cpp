@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "api/checks.h"
+#include "comm/watchdog.h"
 #include "runtime/exec/threads.h"
 #include "runtime/io/npy.h"
 

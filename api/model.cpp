@@ -15,6 +15,7 @@
 #include "base/philox.h"
 #include "runtime/compile/plan.h"
 #include "runtime/io/write_file.h"
+#include "runtime/train/checkpoint.h"
 #include "runtime/train/run_files.h"
 #include "runtime/train/weights_file.h"
 
@@ -173,23 +174,67 @@ std::string read_file(const fs::path& file) {
   return json::read_text_file(file.string(), Error::Kind::config);
 }
 
-std::unique_ptr<train::Callback> open_run(train::Session& session, const FitOptions& options) {
+Plan plan_of(const Model::Data& model, const data::Dataset& dataset, std::int64_t batch_size,
+             int rank) {
+  // A copy of the variables: the plan of a job of another size must not touch this job's.
+  graph::VariableTable table = model.table;
+  const layouts::Distribution& distribution = model.distribution.data().value;
+  const train::DataTypes types = train::types_of(dataset);
+  train::CompiledTraining training = read_training(model, types.targets);
+  const train::StepBuilder builder(model.interface, training, table, distribution);
+  const graph::Graph graph =
+      builder.training_step({.batch = std::min(batch_size, dataset.rows),
+                             .targets = types.targets,
+                             .sample_weights = types.sample_weights,
+                             .sample_weight_shapes = types.sample_weight_shapes});
+  const compile::Program program = compile::compile(graph, distribution.mesh(), rank);
+  compile::PlanContext context;
+  context.rules.resize(table.size());
+  for (std::size_t i = 0; i < model.binding.variables.size(); ++i) {
+    const std::optional<std::size_t>& rule = model.binding.variables[i].rule;
+    if (!rule) continue;
+    context.rules[static_cast<std::size_t>(model.model->weights()[i])] =
+        distribution.map().rules()[*rule].key;
+  }
+  context.warnings = model.binding.warnings;
+  return {json::dump(compile::plan_json(program, table, context)),
+          compile::plan_text(program, table, context, false)};
+}
+
+/// What the library adds to the user's callbacks: the run's files.
+void open_run(train::Session& session, const FitOptions& options, const std::string& plan,
+              std::vector<std::unique_ptr<train::Callback>>& callbacks) {
   const fs::path& folder = options.output_dir;
-  std::error_code failure;
-  if (session.is_first_rank()) fs::create_directories(folder, failure);
-  if (failure)
-    throw Error(Error::Kind::internal,
-                fmt::format("{}: cannot be created: {}", folder.string(), failure.message()));
-  session.world().all().barrier();
-  return std::make_unique<train::MetricsFile>((folder / "metrics.jsonl").string(),
-                                              options.log_steps, session.is_first_rank(),
-                                              options.append);
+  std::string failure;
+  if (session.is_first_rank()) {
+    try {
+      fs::create_directories(folder);
+      if (!options.config_text.empty())
+        io::write_text_file((folder / "config.json").string(), options.config_text);
+      io::write_text_file((folder / "plan.json").string(), plan + "\n");
+    } catch (const std::exception& error) {
+      failure = error.what();
+    }
+  }
+  for (const std::string& text : comm::gather_texts(session.world().all(), failure)) {
+    if (!text.empty()) throw Error(Error::Kind::internal, text);
+  }
+  callbacks.push_back(std::make_unique<train::MetricsFile>(
+      (folder / "metrics.jsonl").string(), options.log_steps, session.is_first_rank(),
+      options.append || !options.resume.empty()));
+  const CheckpointOptions& checkpoint = options.checkpoint;
+  if (checkpoint.every_epochs > 0 || checkpoint.every_steps > 0 || !options.resume.empty()) {
+    callbacks.push_back(std::make_unique<train::Checkpoints>(
+        (folder / "checkpoints").string(),
+        train::Checkpoints::Options{checkpoint.every_epochs, checkpoint.every_steps,
+                                    checkpoint.keep, options.resume}));
+  }
 }
 
 void close_run(train::Session& session, const FitOptions& options, const train::History& history) {
   if (session.is_first_rank()) {
     io::write_text_file((options.output_dir / "history.json").string(),
-                           json::dump(train::history_json(history)) + "\n");
+                        json::dump(train::history_json(history)) + "\n");
   }
   train::save_weights(session.storage(), session.world(),
                       (options.output_dir / "weights.safetensors").string());
@@ -291,19 +336,21 @@ History Model::fit(const Dataset& data, FitOptions options) {
 
   json::Problems problems;
   std::vector<std::unique_ptr<train::Callback>> owned;
-  if (!options.output_dir.empty()) owned.push_back(open_run(session, options));
   for (std::size_t i = 0; i < options.callbacks.size(); ++i) {
     owned.push_back(train::make_callback(*options.callbacks[i].value(),
                                          fmt::format("callbacks[{}]", i), problems));
   }
   problems.throw_if_any();
-  std::vector<train::Callback*> callbacks;
-  for (std::size_t i = 0; i < owned.size();
-       ++i) {  // the run's own files see what callbacks add to the logs
-    callbacks.push_back(owned[(i + (options.output_dir.empty() ? 0 : 1)) % owned.size()].get());
+  if (!options.output_dir.empty()) {
+    const std::int64_t batch = train::batch_size_of(train_options(options), train.rows);
+    open_run(session, options, plan_of(*data_, train, batch, job().rank()).json(), owned);
   }
-  for (train::Callback* callback : callbacks) {
-    if (auto* monitor = dynamic_cast<train::MonitorCallback*>(callback))
+  std::stable_partition(owned.begin(), owned.end(),
+                        [](const auto& callback) { return !callback->saves_state(); });
+  std::vector<train::Callback*> callbacks;
+  for (const auto& callback : owned) {
+    callbacks.push_back(callback.get());
+    if (auto* monitor = dynamic_cast<train::MonitorCallback*>(callback.get()))
       monitor->set_directions(session.directions());
   }
   const train::History history = train::fit(session, train, validation ? &*validation : nullptr,
@@ -376,28 +423,7 @@ std::vector<Variable> Model::variables() const {
 }
 
 Plan Model::plan(const Dataset& data, std::int64_t batch_size, int rank) const {
-  // A copy of the variables: the plan of a job of another size must not touch this job's.
-  graph::VariableTable table = data_->table;
-  const layouts::Distribution& distribution = data_->distribution.data().value;
-  const data::Dataset dataset = data.data().open(data_->interface, true);
-  const train::DataTypes types = train::types_of(dataset);
-  train::CompiledTraining training = read_training(*data_, types.targets);
-  const train::StepBuilder builder(data_->interface, training, table, distribution);
-  const graph::Graph graph =
-      builder.training_step({.batch = std::min(batch_size, dataset.rows),
-                             .targets = types.targets,
-                             .sample_weights = types.sample_weights,
-                             .sample_weight_shapes = types.sample_weight_shapes});
-  const compile::Program program = compile::compile(graph, distribution.mesh(), rank);
-  compile::PlanDetails details;
-  for (std::size_t i = 0; i < data_->binding.variables.size(); ++i) {
-    const auto& rule = data_->binding.variables[i].rule;
-    if (rule)
-      details.rules.emplace(data_->model->weights()[i], distribution.map().rules()[*rule].key);
-  }
-  details.warnings = data_->binding.warnings;
-  return {json::dump(compile::plan_json(program, table, details)),
-          compile::plan_text(program, table, details)};
+  return plan_of(*data_, data.data().open(data_->interface, true), batch_size, rank);
 }
 
 std::string Model::summary() const {

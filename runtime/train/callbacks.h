@@ -22,6 +22,7 @@ struct FitPosition {
 };
 
 class Callback;
+class WeightsCopy;  // runtime/train/callback_monitor.h
 
 /// What fit offers to callbacks. All members agree on all ranks.
 struct FitContext {
@@ -61,6 +62,10 @@ class Callback {
   /// Memory for exact resume, as JSON.
   virtual json::Value state() const { return json::make_null(); }
   virtual void restore(const json::Value& /*state*/) {}
+  /// True for callbacks that save the memory of the others: they are called after them.
+  virtual bool saves_state() const { return false; }
+  /// Weights that it keeps aside, part of its memory; nullptr: none.
+  virtual WeightsCopy* kept_weights() { return nullptr; }
 };
 
 /// Directions of metrics for mode "auto".

@@ -31,10 +31,7 @@ class Fit {
         feeds_(train, true, session.model()),
         types_(session.types_id(types_of(train))),
         context_{session, options.epochs, 0, {}, callbacks, false, ""} {
-    batch_ = options.batch_size;
-    if (batch_ == 0 && options.steps_per_epoch)
-      batch_ = (train.rows + *options.steps_per_epoch - 1) / *options.steps_per_epoch;
-    if (batch_ == 0) batch_ = 32;
+    batch_ = batch_size_of(options, train.rows);
     context_.steps = options.steps_per_epoch.value_or((train.rows + batch_ - 1) / batch_);
     for (const Callback* callback : callbacks_)
       with_loss_ = with_loss_ || callback->needs_batch_loss();
@@ -42,6 +39,8 @@ class Fit {
 
   History run() {
     context_.position.epoch = options_.initial_epoch;
+    // Compiled before callbacks begin: totals that a callback restores have their place then.
+    use_program(std::min(batch_, train_.rows));
     for (Callback* callback : callbacks_) callback->on_train_begin(context_);
     Logs logs;
     while (context_.position.epoch < options_.epochs && !context_.stop) {
@@ -103,6 +102,12 @@ class Fit {
     return yes != 0;
   }
 
+  void use_program(std::int64_t rows) {
+    if (prepared_rows_ == rows) return;
+    prepared_ = &session_.prepare(StepKind::train, rows, types_, with_loss_);
+    prepared_rows_ = rows;
+  }
+
   /// False when the data ran out.
   bool run_batch() {
     const Clock::time_point began = Clock::now();
@@ -126,10 +131,7 @@ class Fit {
       order_pass_ = at.pass;
     }
     const std::int64_t rows = std::min(batch_, train_.rows - at.sample);
-    if (prepared_ == nullptr || prepared_rows_ != rows) {
-      prepared_ = &session_.prepare(StepKind::train, rows, types_, with_loss_);
-      prepared_rows_ = rows;
-    }
+    use_program(rows);
     prepared_->executor->run(feeds_.load(prepared_->program, *order_, at.sample), {session_.step});
     ++session_.step;
     at.sample += rows;
@@ -195,6 +197,12 @@ void History::add(std::int64_t epoch, const Logs& logs) {
       found->second.push_back(value);
     }
   }
+}
+
+std::int64_t batch_size_of(const FitOptions& options, std::int64_t rows) {
+  if (options.batch_size > 0) return options.batch_size;
+  return options.steps_per_epoch ? (rows + *options.steps_per_epoch - 1) / *options.steps_per_epoch
+                                 : 32;
 }
 
 History fit(Session& session, const data::Dataset& train, const data::Dataset* validation,

@@ -28,6 +28,9 @@ struct FitOptions {
   std::int64_t validation_freq = 1;             // used when the list is empty
 };
 
+/// The global batch that options stand for.
+std::int64_t batch_size_of(const FitOptions& options, std::int64_t rows);
+
 /// History.history: values per epoch by name, in order of first appearance.
 struct History {
   std::vector<std::pair<std::string, std::vector<double>>> values;

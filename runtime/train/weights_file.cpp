@@ -51,6 +51,12 @@ void read_box(const io::ArrayFile& file, int array, const Shape& shape, const Bo
 
 }  // namespace
 
+void read_variable(const io::ArrayFile& file, int array, exec::Storage& storage, VariableId id) {
+  const graph::Variable& variable = storage.table()[id];
+  read_box(file, array, variable.shape, storage.box(id), variable.dtype,
+           static_cast<std::byte*>(storage.data(id)));
+}
+
 std::vector<std::string> load_weights(exec::Storage& storage, const std::string& path,
                                       bool partial) {
   const auto file = io::open_array_file(path, Error::Kind::weights);
@@ -93,11 +99,7 @@ std::vector<std::string> load_weights(exec::Storage& storage, const std::string&
       message += fmt::format("{}{}: {}", message.empty() ? "" : "\n", path, line);
     throw Error(Error::Kind::weights, message);
   }
-  for (const auto& [id, array] : fitting) {
-    const graph::Variable& variable = table[id];
-    read_box(*file, array, variable.shape, storage.box(id), variable.dtype,
-             static_cast<std::byte*>(storage.data(id)));
-  }
+  for (const auto& [id, array] : fitting) read_variable(*file, array, storage, id);
   return rest;
 }
 

@@ -7,6 +7,7 @@
 
 #include "comm/communicator.h"
 #include "runtime/exec/executor.h"
+#include "runtime/io/array_file.h"
 
 namespace tessera::train {
 
@@ -20,5 +21,10 @@ std::vector<std::string> load_weights(exec::Storage& storage, const std::string&
 /// Writes variables of role weight as float32 .safetensors, atomically, from rank 0; the bytes do
 /// not depend on the mesh. Collective; an error of rank 0 is thrown on every rank.
 void save_weights(exec::Storage& storage, comm::World& world, const std::string& path);
+
+/// Reads this rank's part of a variable from an array of its shape, converted to the variable's
+/// dtype. Not for pending sums.
+void read_variable(const io::ArrayFile& file, int array, exec::Storage& storage,
+                   graph::VariableId id);
 
 }  // namespace tessera::train
