@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "base/dtype.h"
 #include "kernels/map.h"
@@ -81,7 +82,9 @@ inline const TypedLoops<double>& VectorLoops::typed<double>() const {
   return f64;
 }
 
-/// The best level that this processor has. The same on every call.
+/// The levels that this processor has, best first.
+std::vector<const VectorLoops*> supported_vector_loops();
+/// The best of them. The same on every call.
 const VectorLoops& vector_loops();
 
 }  // namespace tessera::kernels
