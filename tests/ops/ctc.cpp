@@ -114,5 +114,7 @@ TEST_CASE("ctc_loss does not depend on threads") {
   check_threads({whole({16, 6}, 0, 7), real({16, 30, 8})}, loss);
 }
 
+TEST_CASE("ctc_loss in all dtypes") { check_dtypes({whole({4, 3}, 0, 4), real({4, 8, 5})}, loss); }
+
 }  // namespace
 }  // namespace tessera::testing

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <optional>
 #include <random>
 #include <set>
 
@@ -75,11 +76,11 @@ SymbolicTensor weighted_sum(Built& built, DType dtype) {
 
 /// Builds the formula and, where it has floating results, its gradient. `wide`: float64 instead of
 /// other floating types.
-void build_case(Built& built, const Operands& operands, const Build& build, bool wide,
-                bool backward) {
+void build_case(Built& built, const Operands& operands, const Build& build,
+                std::optional<DType> floating, bool backward) {
   for (std::size_t i = 0; i < operands.size(); ++i) {
     DType dtype = operands[i].type.dtype;
-    if (wide && is_floating(dtype)) dtype = DType::float64;
+    if (floating && is_floating(dtype)) dtype = *floating;
     built.inputs.push_back(
         built.builder.input(fmt::format("x{}", i), operands[i].type.shape, dtype));
   }
@@ -92,7 +93,8 @@ void build_case(Built& built, const Operands& operands, const Build& build, bool
   }
   built.gradients.resize(built.inputs.size());
   if (!backward) return;
-  const SymbolicTensor loss = weighted_sum(built, wide ? DType::float64 : DType::float32);
+  const SymbolicTensor loss =
+      weighted_sum(built, floating == DType::float64 ? DType::float64 : DType::float32);
   if (!loss) return;
   built.builder.output("loss", loss);
   Tensors targets;
@@ -116,7 +118,7 @@ void set_weights(const Built& built, Interpreter& interpreter, std::mt19937_64& 
 /// Analytic against numeric gradients; the first difference as text, "" when there is none.
 std::string gradient_problem(const Operands& operands, const Build& build, const Options& options) {
   Built built;
-  build_case(built, operands, build, true, true);
+  build_case(built, operands, build, DType::float64, true);
   if (built.weights.empty()) return "";
   std::mt19937_64 random(7);
   Interpreter interpreter(built.graph);
@@ -185,7 +187,7 @@ std::string key_of(const graph::Graph& graph, const graph::Node& node,
 std::string sweep_problem(const Operands& operands, const Build& build, const Options& options) {
   static std::set<std::string> swept;  // nodes that earlier cases of this program have been through
   Built built;
-  build_case(built, operands, build, false, options.backward);
+  build_case(built, operands, build, std::nullopt, options.backward);
   std::mt19937_64 random(11);
   Interpreter interpreter(built.graph);
   for (std::size_t i = 0; i < operands.size(); ++i) {
@@ -252,9 +254,49 @@ void check_op(const std::vector<Operands>& instances, const Build& build, const 
   SUCCEED("all instances passed");
 }
 
+void check_dtypes(const Operands& operands, const Build& build) {
+  const auto results_in = [&](DType dtype) {
+    Built built;
+    build_case(built, operands, build, dtype, true);
+    std::mt19937_64 random(23);
+    Interpreter interpreter(built.graph);
+    for (std::size_t i = 0; i < operands.size(); ++i) {
+      interpreter.set_input(fmt::format("x{}", i), draw(domain_of(operands[i]),
+                                                        operands[i].type.shape.elements(), random));
+    }
+    set_weights(built, interpreter, random);
+    interpreter.run();
+    std::vector<std::vector<double>> values;
+    for (const SymbolicTensor result : built.results)
+      values.push_back(interpreter.value(result.id));
+    for (const SymbolicTensor gradient : built.gradients) {
+      if (gradient) values.push_back(interpreter.value(gradient.id));
+    }
+    return values;
+  };
+  const std::vector<std::vector<double>> expected = results_in(DType::float64);
+  const std::pair<DType, double> limits[] = {
+      {DType::float32, 1e-5}, {DType::bfloat16, 3e-2}, {DType::float16, 4e-3}};
+  for (const auto& [dtype, limit] : limits) {
+    const std::vector<std::vector<double>> found = results_in(dtype);
+    REQUIRE(found.size() == expected.size());
+    for (std::size_t i = 0; i < found.size(); ++i) {
+      double scale = 1.0;
+      double error = 0.0;
+      for (std::size_t k = 0; k < found[i].size(); ++k) {
+        scale = std::max(scale, std::abs(expected[i][k]));
+        const double difference = std::abs(found[i][k] - expected[i][k]);
+        error = std::isnan(difference) ? difference : std::max(error, difference);
+      }
+      INFO(name_of(dtype) << ", tensor " << i << " (results, then gradients)");
+      CHECK(error <= limit * scale);
+    }
+  }
+}
+
 void check_threads(const Operands& operands, const Build& build) {
   Built built;
-  build_case(built, operands, build, false, true);
+  build_case(built, operands, build, std::nullopt, true);
   const auto results_with = [&](int threads) {
     std::mt19937_64 random(5);
     Interpreter interpreter(built.graph, threads);

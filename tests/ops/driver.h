@@ -76,6 +76,12 @@ void check_op(const std::vector<Operands>& instances, const Build& build,
 std::string problem_of(const std::vector<Operands>& instances, const Build& build,
                        const Options& options = {});
 
+/// Kernels of the other floating types against float64: results and gradients of the formula on the
+/// same operands in float32, bfloat16 and float16. Differences are relative to the largest element
+/// of a tensor (at least 1): at most 1e-5, 3e-2 and 4e-3, a few units in the last place, as
+/// gradients arrive rounded.
+void check_dtypes(const Operands& operands, const Build& build);
+
 /// Results must not depend on the number of threads: runs the formula and its gradient with 1 and
 /// with 2 threads and wants the same bits. For sizes above the kernels' thresholds.
 void check_threads(const Operands& operands, const Build& build);

@@ -61,5 +61,10 @@ TEST_CASE("one_hot") {
   CHECK(std::count(hot.begin(), hot.end(), 1.0) == 1);
 }
 
+TEST_CASE("look-ups in all dtypes") {
+  check_dtypes({whole({30}, -1, 5), real({5, 300})}, embed);
+  check_dtypes({real({30, 5}), whole({30}, -1, 5)}, picked);
+}
+
 }  // namespace
 }  // namespace tessera::testing

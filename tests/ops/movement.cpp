@@ -1,4 +1,6 @@
 // Cases of reshape, transpose, broadcast_to, expand_dims, squeeze, concat, slice and pad.
+#include <numeric>
+
 #include "base/error.h"
 #include "tests/ops/values.h"
 
@@ -89,6 +91,34 @@ TEST_CASE("transpose") {
   };
   CHECK_THROWS_WITH(result_of({{{2, 3}, {}}}, wrong), Contains("(1, 1) does not permute"));
   check_threads({real({300, 500})}, swap);
+}
+
+TEST_CASE("transposes move every element where it belongs") {
+  const std::vector<std::vector<int>> permutations{
+      {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}};
+  for (const Shape& shape : {Shape{3, 17, 33}, Shape{40, 2, 5}, Shape{16, 1, 48}}) {
+    std::vector<double> x(static_cast<std::size_t>(shape.elements()));
+    std::iota(x.begin(), x.end(), 0.0);
+    for (const std::vector<int>& permutation : permutations) {
+      const auto build = [&](Builder&, const Tensors& in) {
+        return Tensors{ops::transpose(in[0], permutation)};
+      };
+      std::vector<double> expected;
+      const auto dim = [&](std::size_t i) { return static_cast<std::size_t>(permutation[i]); };
+      const Shape strides = shape.strides();
+      for (std::int64_t i = 0; i < shape[dim(0)]; ++i) {
+        for (std::int64_t j = 0; j < shape[dim(1)]; ++j) {
+          for (std::int64_t k = 0; k < shape[dim(2)]; ++k) {
+            expected.push_back(static_cast<double>(i * strides[dim(0)] + j * strides[dim(1)] +
+                                                   k * strides[dim(2)]));
+          }
+        }
+      }
+      INFO(to_string(shape) << " by " << permutation[0] << permutation[1] << permutation[2]);
+      CHECK((result_of({{shape, x}}, build) == expected));
+      CHECK((result_of({{shape, x, DType::float64}}, build) == expected));
+    }
+  }
 }
 
 TEST_CASE("broadcast_to") {

@@ -90,5 +90,11 @@ TEST_CASE("normalisation does not depend on threads") {
   check_threads({real({3000, 20}), real({20})}, root);
 }
 
+TEST_CASE("normalisation in all dtypes") {
+  check_dtypes({real({9, 40}), real({40}), real({40})}, layer);
+  check_dtypes({real({40, 9})}, layer_plain);
+  check_dtypes({real({2, 3, 70}), real({70})}, root);
+}
+
 }  // namespace
 }  // namespace tessera::testing

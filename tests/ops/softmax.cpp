@@ -143,5 +143,13 @@ TEST_CASE("cross-entropy does not depend on threads") {
   check_threads({real({4000, 30}), whole({4000}, -1, 30)}, cross_entropy);
 }
 
+TEST_CASE("softmax and cross-entropy in all dtypes") {
+  check_dtypes({real({9, 20})}, soft);
+  check_dtypes({real({3, 1100})}, soft);
+  check_dtypes({real({9, 20})}, log_soft);
+  check_dtypes({real({70, 20}), whole({70}, -1, 20)}, cross_entropy);
+  check_dtypes({real({3, 1100}), whole({3}, 0, 1099)}, cross_entropy);
+}
+
 }  // namespace
 }  // namespace tessera::testing
