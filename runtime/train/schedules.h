@@ -21,6 +21,7 @@ class Schedule {
 };
 
 /// From {"class_name": "CosineDecay", "config": {...}}.
-std::unique_ptr<Schedule> make_schedule(const json::Value& value, const std::string& path, json::Problems& problems);
+std::unique_ptr<Schedule> make_schedule(const json::Value& value, const std::string& path,
+                                        json::Problems& problems);
 
 }  // namespace tessera::train

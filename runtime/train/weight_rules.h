@@ -1,4 +1,5 @@
-// What a layer can say about a weight: initializer, regularizer, constraint. Keras's names and arguments.
+// What a layer can say about a weight: initializer, regularizer, constraint. Keras's names and
+// arguments.
 #pragma once
 
 #include <functional>
@@ -17,13 +18,17 @@ struct FanAxes {
 };
 
 /// From "glorot_uniform", {"class_name": "RandomNormal", "config": {...}}, resolved for a shape.
-graph::Initializer make_initializer(const json::Value& value, const std::string& path, const Shape& shape, json::Problems& problems,
+graph::Initializer make_initializer(const json::Value& value, const std::string& path,
+                                    const Shape& shape, json::Problems& problems,
                                     const FanAxes& axes = {});
 
-/// A scalar penalty of a weight (or of a layer's output: activity regularizers); null or absent: empty function.
-std::function<graph::SymbolicTensor(graph::SymbolicTensor)> make_regularizer(const json::Value& value, const std::string& path, json::Problems& problems);
+/// A scalar penalty of a weight (or of a layer's output: activity regularizers); null or absent:
+/// empty function.
+std::function<graph::SymbolicTensor(graph::SymbolicTensor)> make_regularizer(
+    const json::Value& value, const std::string& path, json::Problems& problems);
 
 /// Projection of a weight after each update.
-std::function<graph::SymbolicTensor(graph::SymbolicTensor)> make_constraint(const json::Value& value, const std::string& path, json::Problems& problems);
+std::function<graph::SymbolicTensor(graph::SymbolicTensor)> make_constraint(
+    const json::Value& value, const std::string& path, json::Problems& problems);
 
 }  // namespace tessera::train
