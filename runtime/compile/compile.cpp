@@ -11,6 +11,7 @@
 #include "runtime/compile/bucket.h"
 #include "runtime/compile/draft.h"
 #include "runtime/compile/emit.h"
+#include "runtime/compile/epilogue.h"
 #include "runtime/compile/fuse.h"
 #include "runtime/compile/hash.h"
 #include "runtime/compile/memory.h"
@@ -50,7 +51,10 @@ Program compile(const graph::Graph& graph, const layouts::Mesh& mesh, int rank,
   if (is_dumped("graph")) dump("graph", rank, graph::to_string(simple));
   Draft draft = propagate(simple, mesh, options.with_reports);
   if (is_dumped("placement")) dump("placement", rank, to_string(draft));
-  if (options.fuse) fuse(draft);
+  if (options.fuse) {
+    fuse_epilogues(draft);
+    fuse(draft);
+  }
   lower_conversions(draft, rank);
   join_gradient_reductions(draft, options.bucket_bytes);
   const std::vector<Event> events = schedule(draft);

@@ -287,16 +287,20 @@ class Planner {
       plan_.workspaces.push_back({blocks[scratch + event].offset, workspaces_[event]});
     }
     for (std::size_t i = 0; i < draft_.values.size(); ++i) {
-      const Buffer& here = buffer(static_cast<DraftId>(i));
-      plan_.places.push_back({here.space, here.space == Space::arena ? here.offset : 0,
-                              here.variable, here.input, content_of_[i]});
+      plan_.places.emplace_back();
+      if (buffer_of_[i] < 0) continue;  // made inside a fused node
+      const Buffer& here = buffers_[static_cast<std::size_t>(buffer_of_[i])];
+      plan_.places.back() = {here.space, here.space == Space::arena ? here.offset : 0,
+                             here.variable, here.input, content_of_[i]};
     }
   }
 
   /// Buffers of the arena that hold something: not those that were merged into others.
   std::vector<bool> find_used() const {
     std::vector<bool> used(buffers_.size(), false);
-    for (const int index : buffer_of_) used[static_cast<std::size_t>(index)] = true;
+    for (const int index : buffer_of_) {
+      if (index >= 0) used[static_cast<std::size_t>(index)] = true;
+    }
     for (std::size_t i = 0; i < buffers_.size(); ++i) {
       used[i] = used[i] && buffers_[i].space == Space::arena && buffers_[i].first >= 0;
     }

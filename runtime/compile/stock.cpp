@@ -231,10 +231,14 @@ void Stock::add_node(NodeId id, std::vector<DraftId> inputs, const Choice& choic
   node.op = source.op;
   node.phase = source.phase;
   node.path = source.path;
+  // A sum that passes keeps the reason and the name under which it started.
   std::string inherited;
+  std::string carried;
   for (const DraftId input : inputs) {
     const auto sum = sum_reasons_.find(input);
-    if (sum != sum_reasons_.end() && inherited.empty()) inherited = sum->second;
+    if (sum == sum_reasons_.end() || draft_.value(input).placement.pending == 0) continue;
+    if (inherited.empty()) inherited = sum->second;
+    if (carried.empty()) carried = draft_.value(input).path;
   }
   node.inputs = std::move(inputs);
   for (std::size_t i = 0; i < source.outputs.size(); ++i) {
@@ -246,6 +250,7 @@ void Stock::add_node(NodeId id, std::vector<DraftId> inputs, const Choice& choic
     value.path = result.path;
     value.gradient = result.path.starts_with(kGradientPrefix);
     const bool sums = value.placement.pending != 0;
+    if (sums && value.path.empty()) value.path = carried;
     const DraftId made = draft_.add(std::move(value));
     if (sums) {
       sum_reasons_[made] = inherited.empty() ? "contraction dimension is sharded" : inherited;

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <map>
 #include <tuple>
+#include <utility>
 
 #include "base/error.h"
 
@@ -218,8 +219,9 @@ class Verification {
     demand(ranges.empty(), "a collective starts twice");
     std::int64_t expected = range(collective.send).begin;
     std::vector<TensorId> members = collective.members;
-    std::sort(members.begin(), members.end(),
-              [this](TensorId a, TensorId b) { return range(a).begin < range(b).begin; });
+    std::sort(members.begin(), members.end(), [this](TensorId a, TensorId b) {
+      return std::pair(range(a).begin, range(a).end) < std::pair(range(b).begin, range(b).end);
+    });
     std::vector<Range> sent;
     for (const TensorId member : members) {
       read(member);
