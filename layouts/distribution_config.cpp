@@ -212,8 +212,9 @@ Distribution read_distribution(const Value* section, const std::string& path, in
                                const std::string& folder, Problems& problems) {
   if (section == nullptr || section->is_null())
     return Distribution::data_parallel(all_ranks(ranks));
+  const std::size_t known_problems = problems.list().size();
   const json::Identifier identifier = json::read_identifier(*section, path, problems);
-  if (identifier.class_name.empty()) return {};
+  if (problems.list().size() != known_problems) return {};
   Arguments arguments(*identifier.config,
                       section->is_object() ? json::child_path(path, "config") : path, problems);
   if (identifier.class_name == "DataParallel") return read_data_parallel(arguments, ranks);
