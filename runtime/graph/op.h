@@ -84,6 +84,8 @@ class Op {
   /// True when the result is the operand's memory under another shape (reshape): the compiler lets them share it and never runs
   /// the op.
   virtual bool is_view() const { return false; }
+  /// True when every element of a result is an element of the one operand: a constant operand gives constant results.
+  virtual bool only_moves() const { return is_view(); }
   /// False for ops that must not be merged with an equal node or removed (none so far but random draws keep their stream key).
   virtual bool is_pure() const { return true; }
   /// Decides algorithm, strides and constants once.

@@ -33,6 +33,7 @@ class Transpose final : public Movement {
   explicit Transpose(std::vector<int> permutation) : permutation_(std::move(permutation)) {}
 
   std::string_view name() const override { return "transpose"; }
+  bool only_moves() const override { return true; }
   std::string attributes() const override {
     return fmt::format("{}", fmt::join(permutation_, ","));
   }
@@ -80,6 +81,7 @@ class BroadcastTo final : public Movement {
   explicit BroadcastTo(Shape shape) : shape_(shape) {}
 
   std::string_view name() const override { return "broadcast_to"; }
+  bool only_moves() const override { return true; }
   std::string attributes() const override { return to_string(shape_); }
 
   std::vector<ValueType> infer(std::span<const ValueType> inputs) const override {
@@ -214,6 +216,7 @@ class Slice final : public Movement {
       : dim_(dim), begin_(begin), size_(size) {}
 
   std::string_view name() const override { return "slice"; }
+  bool only_moves() const override { return true; }
   std::string attributes() const override { return fmt::format("{}:{}+{}", dim_, begin_, size_); }
 
   std::vector<ValueType> infer(std::span<const ValueType> inputs) const override {
