@@ -170,17 +170,32 @@ class MapRun {
   /// Puts the rows of a tile together: a run of every row, or one value repeated.
   void gather(std::size_t i, const std::byte* memory, const Tile& tile, T* to) const {
     const std::int64_t inner = plan_.loops.inner();
-    const bool repeats = plan_.loops.strides[i].back() == 0;
+    const std::vector<std::int64_t>& strides = plan_.loops.strides[i];
+    const bool repeats = strides.back() == 0;
     const std::int64_t rows = tile.n / inner;
-    for (std::int64_t row = 0; row < rows; ++row, to += inner) {
-      const std::int64_t offset = plan_.loops.offset_of_row(i, tile.row + row);
-      const std::byte* from = memory + offset * input_sizes_[i];
-      if (repeats) {
-        loads_[i](from, to, 1);
-        std::fill_n(to + 1, inner - 1, *to);
-      } else {
-        loads_[i](from, to, inner);
+    const std::byte* from = memory + plan_.loops.offset_of_row(i, tile.row) * input_sizes_[i];
+    if (plan_.inputs[i].once) {
+      // One pattern: the part that is there is copied behind itself.
+      loads_[i](from, to, repeats ? 1 : inner);
+      if (repeats) std::fill_n(to + 1, inner - 1, *to);
+      for (std::int64_t done = inner; done < tile.n; done *= 2) {
+        std::copy_n(to, std::min(done, tile.n - done), to + done);
       }
+      return;
+    }
+    if (repeats && strides.size() == 2) {
+      // Neighbouring rows have neighbouring values.
+      T values[kMapTile];
+      loads_[i](from, values, rows);
+      for (std::int64_t row = 0; row < rows; ++row, to += inner) {
+        for (std::int64_t j = 0; j < inner; ++j) to[j] = values[row];
+      }
+      return;
+    }
+    for (std::int64_t row = 0; row < rows; ++row, to += inner) {
+      from = memory + plan_.loops.offset_of_row(i, tile.row + row) * input_sizes_[i];
+      loads_[i](from, to, repeats ? 1 : inner);
+      if (repeats) std::fill_n(to + 1, inner - 1, *to);
     }
   }
 

@@ -53,6 +53,6 @@ bool computes_wide(std::span<const DType> operands, std::span<const DType> resul
 Shape broadcast_shape(std::span<const Shape> shapes);
 
 /// Sums a gradient over the dimensions along which an operand of `shape` was broadcast.
-graph::SymbolicTensor sum_to_shape(graph::SymbolicTensor gradient, const Shape& shape);
+graph::SymbolicTensor sum_to_shape(graph::SymbolicTensor gradient, Shape shape);
 
 }  // namespace tessera::ops

@@ -143,7 +143,7 @@ SymbolicTensor binary_gradient(MapCode code, int which, Term a, Term b, Symbolic
 
 }  // namespace
 
-SymbolicTensor sum_to_shape(SymbolicTensor gradient, const Shape& shape) {
+SymbolicTensor sum_to_shape(SymbolicTensor gradient, Shape shape) {
   const Shape from = gradient.shape();
   if (from == shape) return gradient;
   const std::size_t missing = from.rank() - shape.rank();

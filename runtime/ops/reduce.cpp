@@ -69,13 +69,14 @@ class ReduceOp final : public graph::Op {
   std::vector<ValueId> gradient(const graph::GradientCall& call) const override {
     graph::Builder& builder = call.builder;
     const SymbolicTensor x = builder.wrap(call.inputs[0]);
-    const Shape kept = result_shape(x.shape(), true);
+    // A copy: adding nodes moves the graph's values.
+    const Shape shape = x.shape();
+    const Shape kept = result_shape(shape, true);
     SymbolicTensor g = builder.wrap(call.output_gradients[0]);
     if (code_ == ReduceCode::sum) {
       // A constant stays one: it then costs nothing where it is used.
-      if (const auto value = constant_of(g))
-        return {full(builder, x.shape(), *value, g.dtype()).id};
-      return {broadcast_to(reshape(g, kept), x.shape()).id};
+      if (const auto value = constant_of(g)) return {full(builder, shape, *value, g.dtype()).id};
+      return {broadcast_to(reshape(g, kept), shape).id};
     }
     const SymbolicTensor y = reshape(builder.wrap(call.outputs[0]), kept);
     const SymbolicTensor hits = equal(x, y);
