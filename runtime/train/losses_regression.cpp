@@ -68,9 +68,10 @@ LossFunction make_cosine_similarity(json::Arguments& arguments) {
 
 // Labels 0 and 1 become -1 and 1, but only where the whole batch has no others.
 SymbolicTensor signed_labels(SymbolicTensor y_true) {
-  const SymbolicTensor binary = ops::logical_or(ops::equal(y_true, 0.0), ops::equal(y_true, 1.0));
-  const SymbolicTensor all_binary = ops::min(as_float(binary));
-  return ops::where(ops::greater(all_binary, 0.5), 2.0 * y_true - 1.0, y_true);
+  const SymbolicTensor other =
+      ops::logical_and(ops::not_equal(y_true, 0.0), ops::not_equal(y_true, 1.0));
+  const SymbolicTensor all_binary = ops::equal(ops::sum(as_float(other)), 0.0);
+  return ops::where(all_binary, 2.0 * y_true - 1.0, y_true);
 }
 
 SymbolicTensor hinge(SymbolicTensor y_true, SymbolicTensor y_pred) {
