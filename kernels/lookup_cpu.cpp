@@ -56,13 +56,17 @@ void sum_segments(const EmbeddingGradientArgs& args, const Segments& segments, c
     const std::int64_t row = item / chunks;
     const std::int64_t column = item % chunks * kChunk;
     const std::int64_t width = std::min(kChunk, args.columns - column);
+    T* to = out + row * args.columns + column;
+    if (segments.starts[row] == segments.starts[row + 1]) {
+      std::fill_n(to, width, T{});
+      return;
+    }
     std::array<Sum, kChunk> sums;
     std::fill_n(sums.begin(), width, Sum{0});
     for (std::int64_t i = segments.starts[row]; i < segments.starts[row + 1]; ++i) {
       const T* from = dy + segments.order[i] * args.columns + column;
       for (std::int64_t c = 0; c < width; ++c) sums[static_cast<std::size_t>(c)] += widen(from[c]);
     }
-    T* to = out + row * args.columns + column;
     for (std::int64_t c = 0; c < width; ++c) {
       to[c] = narrow<T>(sums[static_cast<std::size_t>(c)]);
     }

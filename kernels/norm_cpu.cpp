@@ -82,8 +82,8 @@ void norm_gradient_typed(const NormArgs& args, const NormGradientPointers& point
       rows.dx = static_cast<T*>(pointers.dx) + first * columns;
       S* sums = partial + block * 2 * columns;
       std::fill_n(sums, 2 * columns, S{0});
-      if (pointers.dgamma != nullptr) rows.dgamma = sums;
-      if (pointers.dbeta != nullptr) rows.dbeta = sums + columns;
+      rows.dgamma = sums;
+      rows.dbeta = sums + columns;
       rows.rows = std::min(block_rows, args.rows - first);
       rows.columns = columns;
       row_loops().typed<T>().norm_gradient(rows);

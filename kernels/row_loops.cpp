@@ -227,6 +227,8 @@ void norm(const NormRows<T>& call) {
   for (std::int64_t row = 0; row < call.rows; ++row) {
     const T* x = call.x + row * columns;
     T* y = call.y + row * columns;
+    const S* gamma = call.gamma;
+    const S* beta = call.beta;
     S mean = 0;
     if (call.mean != nullptr) {
 #pragma omp simd reduction(+ : mean)
@@ -244,27 +246,8 @@ void norm(const NormRows<T>& call) {
     call.rstd[row] = rstd;
 #pragma omp simd
     for (std::int64_t i = 0; i < columns; ++i) {
-      store(y[i], (load(x[i]) - mean) * rstd * call.gamma[i] + call.beta[i]);
+      store(y[i], (load(x[i]) - mean) * rstd * gamma[i] + beta[i]);
     }
-  }
-}
-
-/// Adds dy * xhat to dgamma and dy to dbeta.
-template <typename T>
-void add_parameter_gradients(const NormGradientRows<T>& call, const T* dy, const T* x,
-                             SumOf<T> mean, SumOf<T> rstd) {
-  using S = SumOf<T>;
-  if (call.dgamma != nullptr) {
-    S* dgamma = call.dgamma;
-#pragma omp simd
-    for (std::int64_t i = 0; i < call.columns; ++i) {
-      dgamma[i] += load(dy[i]) * ((load(x[i]) - mean) * rstd);
-    }
-  }
-  if (call.dbeta != nullptr) {
-    S* dbeta = call.dbeta;
-#pragma omp simd
-    for (std::int64_t i = 0; i < call.columns; ++i) dbeta[i] += load(dy[i]);
   }
 }
 
@@ -273,27 +256,33 @@ void norm_gradient(const NormGradientRows<T>& call) {
   using S = SumOf<T>;
   const std::int64_t columns = call.columns;
   const S count = static_cast<S>(columns);
+  const S* gamma = call.gamma;
+  S* dgamma = call.dgamma;
+  S* dbeta = call.dbeta;
   for (std::int64_t row = 0; row < call.rows; ++row) {
     const T* x = call.x + row * columns;
     const T* dy = call.dy + row * columns;
     T* dx = call.dx + row * columns;
     const S mean = call.mean != nullptr ? call.mean[row] : S{0};
     const S rstd = call.rstd[row];
-    add_parameter_gradients(call, dy, x, mean, rstd);
     S sum = 0;  // of g = dy * gamma
     S dot = 0;  // of g * xhat
 #pragma omp simd reduction(+ : sum, dot)
     for (std::int64_t i = 0; i < columns; ++i) {
-      const S g = load(dy[i]) * call.gamma[i];
+      const S arriving = load(dy[i]);
+      const S xhat = (load(x[i]) - mean) * rstd;
+      const S g = arriving * gamma[i];
+      dgamma[i] += arriving * xhat;
+      dbeta[i] += arriving;
       sum += g;
-      dot += g * ((load(x[i]) - mean) * rstd);
+      dot += g * xhat;
     }
     sum = call.mean != nullptr ? sum / count : S{0};
     dot /= count;
 #pragma omp simd
     for (std::int64_t i = 0; i < columns; ++i) {
       const S xhat = (load(x[i]) - mean) * rstd;
-      store(dx[i], rstd * (load(dy[i]) * call.gamma[i] - sum - xhat * dot));
+      store(dx[i], rstd * (load(dy[i]) * gamma[i] - sum - xhat * dot));
     }
   }
 }

@@ -26,7 +26,7 @@ struct NormRows {
   Sum epsilon = 0;
 };
 
-/// Its backward. dgamma and dbeta [columns] are added to; null: not wanted.
+/// Its backward. dgamma and dbeta [columns] are added to.
 template <typename T>
 struct NormGradientRows {
   using Sum = SumOf<T>;

@@ -9,8 +9,10 @@
 namespace tessera::kernels {
 namespace {
 
-/// Tiles of 16 x 16: one cache line of 4-byte elements on both sides.
-constexpr std::int64_t kTile = 16;
+/// Side of a tile: several neighbouring cache lines on both sides, as reading single lines far
+/// apart defeats prefetching, and at most 16 KiB in all.
+template <typename T>
+constexpr std::int64_t kTile = sizeof(T) <= 4 ? 64 : 32;
 
 /// Walks the outer dimensions of a copy in order and keeps the offsets of the current one.
 class Walk {
@@ -78,6 +80,23 @@ void copy_rows(const StridedCopy& copy, const T* in, T* out, const CpuDevice& de
   });
 }
 
+/// to[line, column] = from[column, line], by way of a small square: every cache line is read and
+/// written whole, once, even where strides are powers of two and lines crowd each other out of the
+/// cache.
+template <typename T>
+void copy_tile(const T* from, std::int64_t from_stride, T* to, std::int64_t to_stride,
+               std::int64_t lines, std::int64_t columns) {
+  T tile[kTile<T>][kTile<T>];
+  for (std::int64_t column = 0; column < columns; ++column) {
+    std::memcpy(tile[column], from + column * from_stride,
+                static_cast<std::size_t>(lines) * sizeof(T));
+  }
+  for (std::int64_t line = 0; line < lines; ++line) {
+    T* target = to + line * to_stride;
+    for (std::int64_t column = 0; column < columns; ++column) target[column] = tile[column][line];
+  }
+}
+
 /// The last dimension is dense in the output, dimension `across` is dense in the input.
 template <typename T>
 void copy_tiles(const StridedCopy& copy, std::size_t across, const T* in, T* out,
@@ -85,23 +104,20 @@ void copy_tiles(const StridedCopy& copy, std::size_t across, const T* in, T* out
   const std::size_t last = copy.rank - 1;
   const std::int64_t columns = copy.size[last];
   const std::int64_t lines = copy.size[across];
-  const std::int64_t bands = (lines + kTile - 1) / kTile;
+  constexpr std::int64_t kSide = kTile<T>;
+  const std::int64_t bands = (lines + kSide - 1) / kSide;
   std::int64_t outer = bands;
   for (std::size_t dim = 0; dim < last; ++dim) outer *= dim == across ? 1 : copy.size[dim];
-  parallel_rows(outer, kTile * columns, device.threads, [&](std::int64_t begin, std::int64_t end) {
+  parallel_rows(outer, kSide * columns, device.threads, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t item = begin; item < end; ++item) {
       const Walk walk(copy, last, across, item / bands);
-      const std::int64_t first = item % bands * kTile;
-      const std::int64_t count = std::min(kTile, lines - first);
+      const std::int64_t first = item % bands * kSide;
+      const std::int64_t count = std::min(kSide, lines - first);
       const T* from = in + walk.in() + first;
       T* to = out + walk.out() + first * copy.out_stride[across];
-      for (std::int64_t column = 0; column < columns; column += kTile) {
-        const std::int64_t width = std::min(kTile, columns - column);
-        for (std::int64_t line = 0; line < count; ++line) {
-          for (std::int64_t i = column; i < column + width; ++i) {
-            to[line * copy.out_stride[across] + i] = from[i * copy.in_stride[last] + line];
-          }
-        }
+      for (std::int64_t column = 0; column < columns; column += kSide) {
+        copy_tile(from + column * copy.in_stride[last], copy.in_stride[last], to + column,
+                  copy.out_stride[across], count, std::min(kSide, columns - column));
       }
     }
   });

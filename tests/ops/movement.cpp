@@ -96,7 +96,8 @@ TEST_CASE("transpose") {
 TEST_CASE("transposes move every element where it belongs") {
   const std::vector<std::vector<int>> permutations{
       {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}};
-  for (const Shape& shape : {Shape{3, 17, 33}, Shape{40, 2, 5}, Shape{16, 1, 48}}) {
+  for (const Shape& shape :
+       {Shape{3, 17, 33}, Shape{40, 2, 5}, Shape{16, 1, 48}, Shape{2, 130, 70}}) {
     std::vector<double> x(static_cast<std::size_t>(shape.elements()));
     std::iota(x.begin(), x.end(), 0.0);
     for (const std::vector<int>& permutation : permutations) {
