@@ -2,6 +2,8 @@
 #include "runtime/compile/schedule.h"
 
 #include <algorithm>
+#include <set>
+#include <utility>
 
 #include "base/error.h"
 
@@ -142,8 +144,71 @@ class Scheduler {
   std::vector<Event> events_;
 };
 
+/// How far before a start compute is looked for that could run during the collective instead.
+constexpr std::size_t kWindow = 16;
+
+/// Fills the time between a start and a wait that follows at once: compute before the start that
+/// neither it nor anything in between needs moves behind it. (The weight's gradient during the
+/// reduction of the input's gradient.)
+class Overlap {
+ public:
+  Overlap(const Draft& draft, std::vector<Event> events)
+      : draft_(draft), events_(std::move(events)), root_(draft.values.size()) {
+    for (std::size_t i = 0; i < root_.size(); ++i) root_[i] = static_cast<DraftId>(i);
+    for (const DraftNode& node : draft.nodes) {
+      if (node.kind != Kind::compute || !node.op->is_view()) continue;
+      root_[static_cast<std::size_t>(node.outputs.front())] = root(node.inputs.front());
+    }
+  }
+
+  std::vector<Event> run() {
+    for (std::size_t i = 1; i < events_.size(); ++i) {
+      const bool at_once = events_[i].kind == Instruction::Kind::wait &&
+                           events_[i - 1].kind == Instruction::Kind::start &&
+                           events_[i - 1].node == events_[i].node;
+      if (at_once) fill(i - 1);
+    }
+    return std::move(events_);
+  }
+
+ private:
+  DraftId root(DraftId id) const { return root_[static_cast<std::size_t>(id)]; }
+
+  void fill(std::size_t start) {
+    const DraftNode& collective = draft_.node(events_[start].node);
+    std::set<DraftId> needed;
+    const auto need = [&](const DraftNode& node) {
+      for (const DraftId input : node.inputs) needed.insert(root(input));
+    };
+    need(collective);
+    std::vector<Event> stays{events_[start]};  // backwards
+    std::vector<Event> moves;
+    std::size_t first = start;
+    while (first > 0 && start - first < kWindow) {
+      const Event& event = events_[first - 1];
+      const DraftNode& node = draft_.node(event.node);
+      if (event.kind != Instruction::Kind::compute || node.phase != collective.phase) break;
+      const bool wanted = std::any_of(node.outputs.begin(), node.outputs.end(),
+                                      [&](DraftId id) { return needed.contains(root(id)); });
+      if (wanted) need(node);
+      (wanted ? stays : moves).push_back(event);
+      --first;
+    }
+    std::reverse(stays.begin(), stays.end());
+    std::reverse(moves.begin(), moves.end());
+    const auto at = events_.begin() + static_cast<std::ptrdiff_t>(first);
+    std::copy(moves.begin(), moves.end(), std::copy(stays.begin(), stays.end(), at));
+  }
+
+  const Draft& draft_;
+  std::vector<Event> events_;
+  std::vector<DraftId> root_;  // of views: the value whose memory they show
+};
+
 }  // namespace
 
-std::vector<Event> schedule(const Draft& draft) { return Scheduler(draft).run(); }
+std::vector<Event> schedule(const Draft& draft) {
+  return Overlap(draft, Scheduler(draft).run()).run();
+}
 
 }  // namespace tessera::compile

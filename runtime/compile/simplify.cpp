@@ -6,6 +6,8 @@
 #include <unordered_map>
 #include <utility>
 
+#include "runtime/compile/fold.h"
+
 namespace tessera::compile {
 namespace {
 
@@ -49,6 +51,7 @@ class Simplification {
   }
 
   Graph run() {
+    fold_constants(result_);
     const std::vector<bool> live = live_values(result_);
     std::vector<Node> nodes = std::exchange(result_.nodes, {});
     for (Value& value : result_.values) value.producer = -1;
