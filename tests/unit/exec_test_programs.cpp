@@ -172,7 +172,7 @@ void run_training_step(comm::World& world) {
   writer.output("x", x);
   Arena arena;
   Executor executor(writer.program, storage, arena, world, kernels::CpuDevice{1});
-  CHECK(arena.bytes() == writer.program.arena_bytes);
+  check(arena.bytes() == writer.program.arena_bytes, "the arena is as large as the program says");
   const std::vector<float> data(3000, static_cast<float>(world.rank() + 1));
   const void* inputs[1] = {data.data()};
   const auto ranks = static_cast<float>(world.size());
