@@ -71,9 +71,9 @@ int end_job(int status, const std::string& message) {
     // An error that all ranks share is told once, by rank 0, which then ends the others while they
     // wait here.
     std::this_thread::sleep_for(std::chrono::milliseconds(700));
-    job().abort(status, fmt::format("[rank {}] {}", rank, message));
   }
-  job().abort(status, message);
+  job().abort(status, rank == 0 ? message : fmt::format("[rank {}] {}", rank, message));
+  return status;
 }
 
 void save_npy(const std::filesystem::path& file, const std::vector<float>& values,

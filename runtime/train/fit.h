@@ -41,7 +41,6 @@ struct History {
 /// Trains. Callbacks are called in order on every rank. Validation runs after the epochs that
 /// options name.
 History fit(Session& session, const data::Dataset& train, const data::Dataset* validation,
-            const FitOptions& options, const std::vector<Callback*>& callbacks,
-            const FitPosition& start = {});
+            const FitOptions& options, const std::vector<Callback*>& callbacks);
 
 }  // namespace tessera::train
