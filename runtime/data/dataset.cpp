@@ -245,7 +245,7 @@ class Opener {
   }
   std::shared_ptr<const Source> drawn(const Section::Drawn& draw, const std::string& prefix) const {
     return synthetic(section_.samples, draw.shape, draw.distribution, draw.high, seed_,
-                     prefix + draw.name);
+                     fmt::format("{}{}", prefix, draw.name));
   }
   const std::string& output_name() const {
     static const std::string kNone;

@@ -205,12 +205,21 @@ class ShownNames {
 /// What is read from: the section, the model's outputs and the data's targets.
 struct Context {
   const ModelInterface& model;
-  const std::vector<TensorSpec>& targets;
+  const std::vector<TensorSpec> targets;
   json::Problems& problems;
+  bool targets_known = true;  // false: names and arguments alone are checked
+
+  /// Types of an output and its target; those of an unknown target are left empty.
+  OutputTypes types(std::size_t output, const TensorSpec& target) const {
+    OutputTypes types = types_of(model.outputs[output], target);
+    if (!targets_known) types.y_true.shape = {};
+    return types;
+  }
 
   /// nullptr after a problem, where a loss or metric has nothing to compare with.
   const TensorSpec* required_target(std::size_t output, const Given& given,
                                     std::string_view noun) const {
+    if (!targets_known) return &model.outputs[output];
     const TensorSpec* target = target_of(targets, model.outputs, output);
     if (target == nullptr) {
       problems.add({given.value->file ? *given.value->file : "", given.value->position, given.path,
@@ -233,8 +242,8 @@ void read_losses(json::Arguments& arguments, const Context& context, CompiledLos
       if (i > 0 && given[i].value == given[0].value && !shared) continue;
       const TensorSpec* target = context.required_target(i, given[i], "loss");
       if (target == nullptr) continue;
-      losses.losses[i] = make_loss(*given[i].value, given[i].path,
-                                   types_of(context.model.outputs[i], *target), context.problems);
+      losses.losses[i] =
+          make_loss(*given[i].value, given[i].path, context.types(i, *target), context.problems);
       shared = losses.losses[i] != nullptr;
     }
   }
@@ -251,8 +260,8 @@ void read_metrics(json::Arguments& arguments, std::string_view key, bool weighte
     if (target == nullptr) continue;
     const TensorSpec& output = context.model.outputs[wanted.output];
     CompiledMetric compiled;
-    compiled.metric = make_metric(*wanted.given.value, wanted.given.path, types_of(output, *target),
-                                  context.problems);
+    compiled.metric = make_metric(*wanted.given.value, wanted.given.path,
+                                  context.types(wanted.output, *target), context.problems);
     if (!compiled.metric) continue;
     compiled.output = wanted.output;
     compiled.weighted = weighted;
@@ -262,14 +271,11 @@ void read_metrics(json::Arguments& arguments, std::string_view key, bool weighte
   }
 }
 
-}  // namespace
-
-CompiledTraining read_compile(const Value& compile, const std::string& path,
-                              const ModelInterface& model, const std::vector<TensorSpec>& targets,
-                              bool mixed_float16, json::Problems& problems) {
+CompiledTraining read(const Value& compile, const std::string& path, const Context& context,
+                      bool mixed_float16) {
+  json::Problems& problems = context.problems;
   CompiledTraining training;
   json::Arguments arguments(compile, path, problems);
-  const Context context{model, targets, problems};
   const bool auto_scale_loss = arguments.boolean("auto_scale_loss", true);
   const Value fallback = json::make("rmsprop");
   const Value* optimizer = arguments.value("optimizer");
@@ -293,6 +299,19 @@ CompiledTraining read_compile(const Value& compile, const std::string& path,
   }
   arguments.finish();
   return training;
+}
+
+}  // namespace
+
+CompiledTraining read_compile(const Value& compile, const std::string& path,
+                              const ModelInterface& model, const std::vector<TensorSpec>& targets,
+                              bool mixed_float16, json::Problems& problems) {
+  return read(compile, path, {model, targets, problems}, mixed_float16);
+}
+
+void check_compile(const Value& compile, const std::string& path, const ModelInterface& model,
+                   bool mixed_float16, json::Problems& problems) {
+  read(compile, path, {model, {}, problems, false}, mixed_float16);
 }
 
 }  // namespace tessera::train

@@ -65,6 +65,10 @@ CompiledTraining read_compile(const json::Value& compile, const std::string& pat
                               const ModelInterface& model, const std::vector<TensorSpec>& targets,
                               bool mixed_float16, json::Problems& problems);
 
+/// Checks names and arguments where the targets are not known yet: what can be told before data is opened.
+void check_compile(const json::Value& compile, const std::string& path, const ModelInterface& model, bool mixed_float16,
+                   json::Problems& problems);
+
 /// Order of a step's inputs: model inputs, then targets (in the order of `targets`, matched to
 /// outputs by name: "target/<output>"), then sample weights where given. class_weight is no matter
 /// of the step: the data side multiplies it into the sample weights.
