@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "kernels/matmul.h"
+#include "kernels/matmul_loops.h"
 #include "kernels/parallel.h"
 #include "kernels/vector.h"
 
@@ -38,12 +39,6 @@ void convert(DType from, DType to, const void* source, void* target, std::int64_
   });
 }
 
-std::int64_t batch_size(const MatmulArgs& args) {
-  std::int64_t product = 1;
-  for (const std::int64_t size : args.batch) product *= size;
-  return product;
-}
-
 /// Is it one for own loops? Also where there is nothing to multiply.
 bool is_small(const MatmulArgs& args) {
   return batch_size(args) * args.m * args.n * args.k <= kSmallProduct;
@@ -70,73 +65,6 @@ ComputeTypes compute_types(const MatmulArgs& args) {
   return {DType::bfloat16, half_bias ? DType::bfloat16 : DType::float32,
           half_result ? DType::bfloat16 : DType::float32};
 }
-
-// ---- own loops ----
-
-/// A product in T; all operands are of type T.
-template <typename T>
-class LoopMatmul {
- public:
-  LoopMatmul(const MatmulArgs& args, const CpuDevice& device) : args_(args) {
-    const TypedLoops<T>& loops = vector_loops().typed<T>();
-    gemm_ = loops.gemm;
-    add_ = loops.map[static_cast<std::size_t>(MapCode::add)][0];
-    if (args.activation) activation_ = loops.map[static_cast<std::size_t>(*args.activation)][0];
-    batches_ = batch_size(args);
-    threads_ = threads_for(device, batches_ * args.m * args.n * args.k, 65536);
-  }
-
-  void operator()(const void* a, const void* b, const void* bias, void* c) const {
-    if (args_.n == 0) return;
-    if (threads_ == 1) {
-      for (std::int64_t batch = 0; batch < batches_; ++batch) run(a, b, bias, c, batch, 0, args_.m);
-      return;
-    }
-    // Rows of all batches are shared out; a range may begin and end within a batch.
-    parallel_ranges(threads_, batches_ * args_.m, [&](std::int64_t begin, std::int64_t end) {
-      while (begin < end) {
-        const std::int64_t batch = begin / args_.m;
-        const std::int64_t row = begin % args_.m;
-        const std::int64_t rows = std::min(args_.m - row, end - begin);
-        run(a, b, bias, c, batch, row, rows);
-        begin += rows;
-      }
-    });
-  }
-
- private:
-  std::int64_t offset_of(const MatmulOperand& operand, std::int64_t batch) const {
-    std::int64_t offset = 0;
-    for (std::size_t dim = args_.batch.size(); dim-- > 0;) {
-      offset += batch % args_.batch[dim] * operand.batch[dim];
-      batch /= args_.batch[dim];
-    }
-    return offset;
-  }
-
-  void run(const void* a, const void* b, const void* bias, void* c, std::int64_t batch,
-           std::int64_t row, std::int64_t rows) const {
-    const T* from_a = static_cast<const T*>(a) + offset_of(args_.a, batch) + row * args_.a.row;
-    const T* from_b = static_cast<const T*>(b) + offset_of(args_.b, batch);
-    T* to = static_cast<T*>(c) + offset_of(args_.c, batch) + row * args_.c.row;
-    gemm_(from_a, from_b, to,
-          {rows, args_.n, args_.k, args_.a.row, args_.a.column, args_.b.row, args_.b.column,
-           args_.c.row, args_.c.column});
-    if (bias == nullptr && activation_ == nullptr) return;
-    for (std::int64_t i = 0; i < rows; ++i) {
-      T* line = to + i * args_.c.row;
-      if (bias != nullptr) add_(line, static_cast<const T*>(bias), nullptr, line, args_.n);
-      if (activation_ != nullptr) activation_(line, nullptr, nullptr, line, args_.n);
-    }
-  }
-
-  MatmulArgs args_;
-  GemmLoop<T> gemm_;
-  MapLoop<T> add_;
-  MapLoop<T> activation_ = nullptr;
-  std::int64_t batches_ = 1;
-  int threads_ = 1;
-};
 
 // ---- oneDNN ----
 

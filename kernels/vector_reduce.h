@@ -47,8 +47,15 @@ double reduce_block(const T* x, std::int64_t n) {
     for (int j = 0; j < kLine; ++j) result = combine<code>(result, static_cast<double>(a[j]));
     done = groups * 4 * kLine;
   }
-  for (; done < n; ++done) result = combine<code>(result, static_cast<double>(x[done]));
-  return result;
+  // Four chains: one would wait for every addition.
+  double parts[4] = {result, identity_of<code, double>(), identity_of<code, double>(),
+                     identity_of<code, double>()};
+  for (; done + 4 <= n; done += 4) {
+    for (int j = 0; j < 4; ++j)
+      parts[j] = combine<code>(parts[j], static_cast<double>(x[done + j]));
+  }
+  for (; done < n; ++done) parts[0] = combine<code>(parts[0], static_cast<double>(x[done]));
+  return combine<code>(combine<code>(parts[0], parts[1]), combine<code>(parts[2], parts[3]));
 }
 
 template <ReduceCode code, typename T>
