@@ -27,8 +27,7 @@ void check_compile_options(const Model* model, const CompileOptions& options,
                            const std::string& path, json::Problems& problems) {
   const train::ModelInterface& interface = model != nullptr ? model->data().interface : any_model();
   const bool mixed_float16 = dtype_policy() == "mixed_float16";
-  train::read_compile(compile_section(options), path, interface, interface.outputs, mixed_float16,
-                      problems);
+  train::check_compile(compile_section(options), path, interface, mixed_float16, problems);
 }
 
 void check_callback(const json::Value& value, const std::string& path, json::Problems& problems) {

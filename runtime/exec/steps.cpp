@@ -150,7 +150,8 @@ void* Steps::place(const ProgramTensor& tensor, Storage& storage, Arena& arena) 
             "executor: a tensor reaches beyond the arena");
       return arena.data() + tensor.offset;
     case ProgramTensor::Space::variable:
-      if (!(storage.box(tensor.variable).size == tensor.local.box.size)) {
+      // A reshaped view of a variable has its own shape over the same elements.
+      if (storage.box(tensor.variable).elements() != tensor.local.box.elements()) {
         throw Error(Error::Kind::internal,
                     "variable " + storage.table()[tensor.variable].path + ": the program expects " +
                         to_string(tensor.local.box.size) + ", memory holds " +
