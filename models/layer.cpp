@@ -104,7 +104,11 @@ std::vector<MaskedTensor> Layer::operator()(Pass& pass, const CallArguments& arg
   }
   std::vector<MaskedTensor> outputs = call(pass, inputs);
   for (MaskedTensor& output : outputs) {
-    if (activity_regularizer_ && output.value) pass.add_loss(activity_regularizer_(output.value));
+    if (activity_regularizer_ && output.value) {
+      // Keras takes the penalty of a batch's activities per sample.
+      const auto batch = static_cast<double>(std::max<std::int64_t>(1, output.value.shape()[0]));
+      pass.add_loss(activity_regularizer_(output.value) / batch);
+    }
   }
   // Layouts name outputs of layers with one output only, as in Keras.
   if (names_outputs() && outputs.size() == 1) finish_output(pass, outputs.front(), arguments);

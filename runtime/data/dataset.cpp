@@ -117,6 +117,30 @@ void read_csv(Section& section, json::Arguments& arguments) {
   }
 }
 
+/// "shape" of one sample: sizes, or null where the model's input or output of this name says it.
+Shape read_shape(json::Arguments& arguments, const Tensors& tensors, const std::string& name) {
+  const json::Value* value = arguments.required("shape");
+  Shape shape;
+  if (value == nullptr) return shape;
+  const auto tensor = std::find_if(tensors.begin(), tensors.end(),
+                                   [&](const auto& known) { return known.name == name; });
+  bool good = value->is_array() && value->array.size() < Shape::kMaxRank;
+  for (std::size_t i = 0; good && i < value->array.size(); ++i) {
+    const json::Value& size = value->array[i];
+    const bool known =
+        tensor != tensors.end() && i < tensor->sample_shape.rank() && tensor->sample_shape[i] > 0;
+    good = (size.kind == json::Kind::integer && size.integer > 0) || (size.is_null() && known);
+    if (good) shape.push_back(size.is_null() ? tensor->sample_shape[i] : size.integer);
+  }
+  if (!good) {
+    arguments.problem(
+        *value, "shape",
+        "expected an array of sizes of at least 1 (null where the model knows the size)");
+    shape = {};
+  }
+  return shape;
+}
+
 void read_drawn(std::vector<Section::Drawn>& drawn, json::Arguments& arguments,
                 std::string_view key, const Tensors& tensors) {
   const json::Value* value = arguments.value(key);
@@ -126,14 +150,7 @@ void read_drawn(std::vector<Section::Drawn>& drawn, json::Arguments& arguments,
     json::Arguments one(object, path, arguments.problems());
     Section::Drawn draw;
     draw.name = name;
-    const auto sizes = one.integers("shape");
-    if (!one.has("shape")) one.required("shape");
-    if (sizes &&
-        std::all_of(sizes->begin(), sizes->end(), [](std::int64_t size) { return size > 0; })) {
-      draw.shape = Shape(*sizes);
-    } else if (sizes && !sizes->empty()) {
-      one.problem(*one.value("shape"), "shape", "sizes must be at least 1");
-    }
+    draw.shape = read_shape(one, tensors, name);
     draw.distribution = one.choice("distribution", "normal", {"normal", "uniform", "integers"});
     draw.high = one.integer("high", 2, 1, std::int64_t{1} << 24U);
     one.finish();
