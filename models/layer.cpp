@@ -8,6 +8,9 @@
 #include "runtime/ops/ops.h"
 
 namespace tessera::models {
+
+using ops::operator/;
+
 namespace {
 
 Argument cast_floats(const Argument& argument, DType dtype) {
