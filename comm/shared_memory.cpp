@@ -7,24 +7,18 @@
 #include <numeric>
 
 #include "base/error.h"
+#include "comm/pieces.h"
 
 namespace tessera::comm {
 namespace {
 
 using Kind = Operation::Kind;
 
-/// Sums are made and copied on in pieces that stay in the first-level cache.
-constexpr std::int64_t kSumBytes = std::int64_t{8} << 10U;
-
 // Stages of operations that are not small.
 constexpr int kNew = 0;
 constexpr int kAnnounced = 1;
 constexpr int kMoving = 2;  // pieces, or the parts of a block
 constexpr int kSummed = 3;
-
-void copy_bytes(std::byte* to, const std::byte* from, std::int64_t bytes) {
-  if (bytes > 0) std::memcpy(to, from, static_cast<std::size_t>(bytes));
-}
 
 std::int64_t sum(const std::vector<std::int64_t>& counts, int first) {
   return std::accumulate(counts.begin(), counts.begin() + first, std::int64_t{0});
@@ -210,20 +204,18 @@ void SharedCommunicator::put_block(const Operation& operation) {
 void SharedCommunicator::sum_block(const Operation& operation) {
   const std::int64_t stride = segment_.slot_bytes() / members_;
   const auto [begin, count] = part_of_block(operation, me_);
-  const std::int64_t step = kSumBytes / operation.size;
-  const Summation summation = summation_of(operation.dtype, operation.reduce);
-  for (std::int64_t done = 0; done < count; done += step) {
-    const std::int64_t elements = std::min(step, count - done);
-    const std::int64_t offset = me_ * stride + done * operation.size;
-    std::byte* mine = operation.receive + (begin + done) * operation.size;
-    for (int member = 0; member < members_; ++member) {
-      terms_[static_cast<std::size_t>(member)] =
-          member == me_ ? mine : segment_.slot(member) + offset;
-    }
-    summation(mine, terms_.data(), members_, elements);
-    // The own part of the own slot is free: nobody puts terms there.
-    copy_bytes(segment_.slot(me_) + offset, mine, elements * operation.size);
+  std::byte* mine = operation.receive + begin * operation.size;
+  for (int member = 0; member < members_; ++member) {
+    terms_[static_cast<std::size_t>(member)] =
+        member == me_ ? mine : segment_.slot(member) + me_ * stride;
   }
+  // The own part of the own slot is free for the sum: nobody puts terms there.
+  sum_pieces({.result = mine,
+              .copy = segment_.slot(me_) + me_ * stride,
+              .count = count,
+              .size = operation.size,
+              .summation = summation_of(operation.dtype, operation.reduce)},
+             terms_);
 }
 
 void SharedCommunicator::take_block(const Operation& operation) {
@@ -326,8 +318,11 @@ void SharedCommunicator::take_piece(const Operation& operation) {
               ? operation.send + sum(operation.receive_counts, me_) * operation.size + skip
               : half(member, operation) + me_ * piece;
     }
-    summation_of(operation.dtype, operation.reduce)(operation.receive + skip, terms_.data(),
-                                                    members_, bytes / operation.size);
+    sum_pieces({.result = operation.receive + skip,
+                .count = bytes / operation.size,
+                .size = operation.size,
+                .summation = summation_of(operation.dtype, operation.reduce)},
+               terms_);
     return;
   }
   const bool exchange = operation.kind == Kind::all_to_all;

@@ -1,6 +1,9 @@
 // Ranks as threads of one process: rehearsals and tests.
 #include "comm/threads.h"
 
+#include <omp.h>
+
+#include <algorithm>
 #include <exception>
 #include <map>
 #include <mutex>
@@ -112,6 +115,8 @@ void run_as_threads(int ranks, const std::function<void(World&)>& body, std::int
   std::vector<std::thread> threads;
   for (int rank = 0; rank < ranks; ++rank) {
     threads.emplace_back([&, rank] {
+      // Threads of a rank are those of its own parallel regions: the ranks divide the processors.
+      omp_set_num_threads(std::max(omp_get_num_procs() / ranks, 1));
       try {
         ThreadWorld world(job, rank);
         body(world);
