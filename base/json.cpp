@@ -12,6 +12,23 @@ namespace {
 
 constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
 
+/// Values of other languages, and what JSON has instead.
+constexpr std::array<std::pair<std::string_view, std::string_view>, 13> kForeignWords{{
+    {"NaN", "a finite number"},
+    {"nan", "a finite number"},
+    {"-NaN", "a finite number"},
+    {"-nan", "a finite number"},
+    {"Infinity", "a finite number"},
+    {"-Infinity", "a finite number"},
+    {"inf", "a finite number"},
+    {"-inf", "a finite number"},
+    {"True", "true"},
+    {"False", "false"},
+    {"None", "null"},
+    {"nil", "null"},
+    {"undefined", "null"},
+}};
+
 bool is_space(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
 bool is_word(char c) {
   return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' ||
@@ -296,22 +313,7 @@ bool Handler::explain_word(std::size_t offset) {
   std::size_t end = begin;
   while (end < text_.size() && is_word(text_[end])) ++end;
   const std::string_view word = text_.substr(begin, end - begin);
-  static constexpr std::array<std::pair<std::string_view, std::string_view>, 13> kWords{{
-      {"NaN", "a finite number"},
-      {"nan", "a finite number"},
-      {"-NaN", "a finite number"},
-      {"-nan", "a finite number"},
-      {"Infinity", "a finite number"},
-      {"-Infinity", "a finite number"},
-      {"inf", "a finite number"},
-      {"-inf", "a finite number"},
-      {"True", "true"},
-      {"False", "false"},
-      {"None", "null"},
-      {"nil", "null"},
-      {"undefined", "null"},
-  }};
-  for (const auto& [name, expected] : kWords) {
+  for (const auto& [name, expected] : kForeignWords) {
     if (word != name) continue;
     report(begin, path(), fmt::format("{} is not JSON: expected {}", word, expected));
     return true;

@@ -14,6 +14,8 @@
 namespace tessera::json {
 namespace {
 
+constexpr std::size_t kLongestName = 256;  // for edit distances, which take quadratic time
+
 bool is_plain_key(std::string_view key) {
   return !key.empty() && std::all_of(key.begin(), key.end(), [](char c) {
     return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' ||
@@ -144,7 +146,7 @@ class Writer {
 
   void new_line() {
     out_ += '\n';
-    out_.append(static_cast<std::size_t>(indent_ * level_), ' ');
+    out_.append(static_cast<std::size_t>(indent_) * static_cast<std::size_t>(level_), ' ');
   }
 
   int indent_;
@@ -324,21 +326,20 @@ Value make_array(std::vector<Value> items) {
 Value make_object(std::vector<std::pair<std::string, Value>> members) {
   Value result;
   result.kind = Kind::object;
-  for (auto& [key, value] : members) {
-    result.object.push_back({std::move(key), {}, std::move(value)});
+  for (auto& member : members) {
+    result.object.push_back({std::move(member.first), {}, std::move(member.second)});
   }
   return result;
 }
 
 std::string nearest(std::string_view word, const std::vector<std::string>& candidates) {
-  constexpr std::size_t kLongest = 256;  // no name is longer, and the distance is quadratic
-  if (word.empty() || word.size() > kLongest) return "";
+  if (word.empty() || word.size() > kLongestName) return "";
   const std::string wanted = lower(word);
   const std::size_t limit = std::max<std::size_t>(2, wanted.size() / 3);
   const std::string* best = nullptr;
   std::size_t best_cost = limit + 2;
   for (const std::string& candidate : candidates) {
-    if (candidate.empty() || candidate.size() > kLongest) continue;
+    if (candidate.empty() || candidate.size() > kLongestName) continue;
     const std::string name = lower(candidate);
     const std::size_t distance = edit_distance(wanted, name);
     std::size_t cost = limit + 2;

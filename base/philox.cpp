@@ -15,6 +15,9 @@ constexpr std::uint64_t kMultiplier1 = 0xCD9E8D57U;
 constexpr std::uint32_t kWeyl0 = 0x9E3779B9U;
 constexpr std::uint32_t kWeyl1 = 0xBB67AE85U;
 constexpr int kRounds = 10;
+// Of the permutation: bits of a half, and rounds.
+constexpr unsigned kLeastHalf = 4;
+constexpr std::uint64_t kFeistelRounds = 8;
 
 constexpr std::uint32_t low(std::uint64_t x) { return static_cast<std::uint32_t>(x); }
 constexpr std::uint32_t high(std::uint64_t x) { return static_cast<std::uint32_t>(x >> 32U); }
@@ -110,8 +113,6 @@ std::uint64_t random_permutation(std::uint64_t key, std::uint64_t size, std::uin
   if (size < 2) return 0;
   // Two halves of equal width cover the size; at least 8 bits, as a network on fewer reaches only
   // some of the permutations. What falls outside walks on along its cycle until it is inside.
-  constexpr unsigned kLeastHalf = 4;
-  constexpr std::uint64_t kFeistelRounds = 8;
   const auto bits = static_cast<unsigned>(std::bit_width(size - 1));
   const unsigned half = bits < 2 * kLeastHalf ? kLeastHalf : (bits + 1) / 2;
   const std::uint64_t mask = (std::uint64_t{1} << half) - 1;

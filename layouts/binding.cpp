@@ -11,7 +11,8 @@ namespace tessera::layouts {
 namespace {
 
 constexpr std::size_t kMostShownParts = 8;
-constexpr int kMostShownPaths = 4;  // of one fault of one rule
+constexpr int kMostShownPaths = 4;                  // of one fault of one rule
+constexpr std::int64_t kMostTriedFactor = 1 << 20;  // advice is not worth more time
 
 AxisSet set_of(const AxisList& axes) {
   AxisSet result = 0;
@@ -21,11 +22,9 @@ AxisSet set_of(const AxisList& axes) {
 
 /// Numbers of parts near `parts` that divide `size` evenly: the next one below and above.
 std::string nearest_divisors(std::int64_t size, std::int64_t parts) {
-  constexpr std::int64_t kMostTried = std::int64_t{1}
-                                      << 20U;  // sizes with no smaller factor are rare
   std::int64_t below = 1;
   std::int64_t above = size;
-  for (std::int64_t factor = 1; factor <= size / factor && factor <= kMostTried; ++factor) {
+  for (std::int64_t factor = 1; factor <= size / factor && factor <= kMostTriedFactor; ++factor) {
     if (size % factor != 0) continue;
     for (const std::int64_t divisor : {factor, size / factor}) {
       if (divisor < parts) below = std::max(below, divisor);
@@ -152,6 +151,7 @@ class Binder {
 
 std::vector<std::string> paths_of(const std::vector<Bindable>& items) {
   std::vector<std::string> paths;
+  paths.reserve(items.size());
   for (const Bindable& item : items) paths.push_back(item.path);
   return paths;
 }

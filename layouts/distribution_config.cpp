@@ -15,8 +15,8 @@ using json::Problems;
 using json::Value;
 
 const std::vector<std::string>& class_names() {
-  static const std::vector<std::string> kNames{"DataParallel", "ModelParallel"};
-  return kNames;
+  static const std::vector<std::string> names{"DataParallel", "ModelParallel"};
+  return names;
 }
 
 /// Fills in one -1 and compares with the number of ranks.

@@ -18,6 +18,7 @@ std::string to_string(const LayoutAxes& axes) {
   std::vector<std::string> entries;
   for (const auto& names : axes) {
     std::vector<std::string> list;
+    list.reserve(names.size());
     for (const std::string& name : names) list.push_back(quoted(name));
     if (list.empty()) {
       entries.emplace_back("null");

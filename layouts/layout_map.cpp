@@ -50,8 +50,8 @@ std::string widened(const std::string& key, std::string_view path) {
 std::string_view name_of(Match match) { return match_names()[static_cast<std::size_t>(match)]; }
 
 const std::vector<std::string>& match_names() {
-  static const std::vector<std::string> kNames{"fullmatch", "search", "first"};
-  return kNames;
+  static const std::vector<std::string> names{"fullmatch", "search", "first"};
+  return names;
 }
 
 std::optional<Match> match_from_name(std::string_view name) {
