@@ -139,7 +139,11 @@ class ReduceRun {
     if (result_elements(layout_) == 0) return;
     if (layout_.chunks == 1) {
       parallel_ranges(threads_, tasks_, [&](std::int64_t begin, std::int64_t end) {
-        for (std::int64_t task = begin; task < end; ++task) store(from, to, task);
+        if (layout_.inner_reduced) {
+          store_rows(from, to, begin, end);
+        } else {
+          for (std::int64_t task = begin; task < end; ++task) store_columns(from, to, task);
+        }
       });
       return;
     }
@@ -168,7 +172,21 @@ class ReduceRun {
     return place / layout_.column_tiles * layout_.inner + place % layout_.column_tiles * kColumns;
   }
 
-  void store(const std::byte* from, std::byte* to, std::int64_t place) const {
+  void store_rows(const std::byte* from, std::byte* to, std::int64_t begin,
+                  std::int64_t end) const {
+    double results[kColumns];
+    while (begin < end) {
+      const std::int64_t n = std::min(kColumns, end - begin);
+      for (std::int64_t i = 0; i < n; ++i) {
+        results[i] =
+            run_row(from + offset_of(layout_.kept, begin + i) * from_size_, {0, layout_.units});
+      }
+      store_(results, to + begin * to_size_, n);
+      begin += n;
+    }
+  }
+
+  void store_columns(const std::byte* from, std::byte* to, std::int64_t place) const {
     double results[kColumns];
     const std::int64_t n = run(from, place, {0, layout_.units}, results);
     store_(results, to + first_result(place) * to_size_, n);
@@ -189,6 +207,9 @@ class ReduceRun {
 
   double run_row(const std::byte* from, Range units) const {
     double result = identity_of(code_);
+    if (layout_.units == 1 && load_ == nullptr) {
+      return reduce_(reinterpret_cast<const T*>(from), layout_.inner);
+    }
     for (std::int64_t unit = units.begin; unit < units.end; ++unit) {
       const std::int64_t begin = unit % layout_.pieces_per_row * kPiece;
       const std::int64_t n = std::min(kPiece, layout_.inner - begin);
