@@ -57,9 +57,10 @@ std::vector<float> to_floats(const std::vector<std::byte>& bytes, DType dtype) {
 /// holds it.
 std::vector<std::byte> whole_bytes(const Tensor::Data& data) {
   const Shape shape(data.shape);
-  if (data.box.size == shape) return data.bytes;
   const layouts::Mesh mesh = distribution::mesh_of(*data.layout.device_mesh());
   const layouts::Placement placement = distribution::placement_of(data.layout, shape.rank());
+  // Decided alike on every rank: one rank may hold all of a tensor that is cut.
+  if (placement.cut_axes() == 0) return data.bytes;
   comm::World& world = job();
   const auto width = static_cast<std::int64_t>(size_of(data.dtype));
   std::vector<std::int64_t> counts;
