@@ -1,0 +1,247 @@
+"""Times Tessera and its peers for scripts/bench: every entry once a round, in turn; medians over the rounds."""
+import argparse
+import json
+import os
+import platform
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+BUILD = ROOT / os.environ["TESSERA_BUILD"]
+TRAINER = BUILD / "trainer/trainer"
+PEERS = ROOT / "scripts/bench_peers"
+CONFIGS = ROOT / "scripts/bench_configs"
+PYTHONS = {
+    "keras_jax.py": Path(os.environ.get("TESSERA_KERAS_PYTHON", PEERS / "keras-env/bin/python")),
+    "pytorch_ddp.py": Path(os.environ.get("TESSERA_TORCH_PYTHON", PEERS / "torch-env/bin/python")),
+}
+# Settings of the user's that would steer one of the three and not the others.
+STEERING = re.compile(r"OMP_|MKL_|KMP_|GOMP_|DNNL_|ONEDNN_|XLA_|OPENBLAS_")
+ENVIRONMENT = {k: v for k, v in os.environ.items() if not STEERING.match(k)}
+MLP_GFLOP = 30.1  # of a step of W2: scripts/bench_peers/README.md
+W1_STEPS = 50  # steps of an epoch of W1 for each step of one of W2: they are that much shorter, and more
+
+
+def descendants(pid):
+    try:
+        children = [int(c) for c in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except OSError:
+        return []
+    return children + [d for child in children for d in descendants(child)]
+
+
+class MemoryWatch(threading.Thread):
+    """Peak resident memory of the trainers under a process, in MB, summed over them."""
+
+    def __init__(self, pid):
+        super().__init__(daemon=True)
+        self.pid, self.peaks, self.over = pid, {}, threading.Event()
+
+    def run(self):
+        while not self.over.wait(0.05):
+            for pid in [self.pid, *descendants(self.pid)]:
+                try:
+                    text = Path(f"/proc/{pid}/status").read_text()
+                except OSError:
+                    continue
+                if text.startswith("Name:\ttrainer\n") and (peak := re.search(r"VmHWM:\s+(\d+) kB", text)):
+                    self.peaks[pid] = int(peak.group(1)) / 1024
+
+    def total(self):
+        self.over.set()
+        self.join()
+        return sum(self.peaks.values())
+
+
+def trainer(config, ranks, settings, folder, wait_for_step=False):
+    """Runs the trainer: seconds of each epoch by step, seconds to the first step's line, whole seconds, peak MB."""
+    command = ["mpirun", "-np", str(ranks)] if ranks > 1 else []
+    command += [str(TRAINER), "--config", str(CONFIGS / config), "--output", str(folder), "--overwrite"]
+    command += [word for key, value in settings.items() for word in ("--set", f"{key}={json.dumps(value)}")]
+    log, first = Path(folder) / "metrics.jsonl", None
+    log.unlink(missing_ok=True)
+    start = time.perf_counter()
+    with subprocess.Popen(command, cwd=ROOT, env=ENVIRONMENT, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL) as job:
+        watch = MemoryWatch(job.pid)
+        if not wait_for_step:
+            watch.start()
+        while wait_for_step and job.poll() is None:
+            if log.exists() and '"step"' in log.read_text():
+                first = time.perf_counter() - start
+                break
+            time.sleep(0.001)
+        status = job.wait()
+    whole = time.perf_counter() - start
+    if status != 0:
+        sys.exit(f"bench: {' '.join(command)}: exit status {status}")
+    epochs = [event for line in log.read_text().splitlines() if (event := json.loads(line))["event"] == "epoch"]
+    steps = epochs[0]["step"]
+    return {"ms": [1e3 * epoch["seconds"] / steps for epoch in epochs], "first": first, "whole": whole,
+            "memory": None if wait_for_step else watch.total()}
+
+
+def ours(config, ranks, steps, epochs, dtype="float32"):
+    """One measurement: steady time and memory from a long run, start-up and whole time from short ones."""
+    batch = 16 if config == "w1.json" else 256
+    settings = {"data.train.samples": batch * steps, "fit.epochs": epochs + 1, "dtype_policy": dtype}
+    with tempfile.TemporaryDirectory() as folder:
+        steady = trainer(config, ranks, settings, folder)
+        short = {"data.train.samples": batch, "fit.epochs": 1, "output.log_steps": 1, "dtype_policy": dtype}
+        started = trainer(config, ranks, short, folder, wait_for_step=True)
+        whole = trainer(config, ranks, {"dtype_policy": dtype}, folder)["whole"] if config == "w1.json" else None
+    # The first epoch holds the first touch of memory and files.
+    ms = statistics.median(steady["ms"][1:])
+    return {"ms": ms, "samples": 1e3 * batch / ms, "memory": steady["memory"], "start": started["first"], "whole": whole}
+
+
+def peer(script, arguments, steps, epochs):
+    words = [str(PYTHONS[script]), str(PEERS / script), *arguments, "--steps", str(steps)]
+    words += ["--epochs", str(epochs)] if script == "keras_jax.py" else []
+    done = subprocess.run(words, cwd=PEERS, env=ENVIRONMENT, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
+    if done.returncode != 0 or not lines:
+        print(f"bench: {' '.join(words)} failed: {done.stderr.strip()[-300:]}", file=sys.stderr)
+        return None
+    got = json.loads(lines[-1])
+    return {"ms": got["steady_ms_per_step"], "samples": got["samples_per_s"], "memory": got["peak_rss_mb"],
+            "start": got["import_to_first_step_s"], "whole": got.get("total_wall_s"), "version": got["version"]}
+
+
+def entries(options):
+    """(work, system, configuration, function that measures it once)."""
+    found, epochs = [], options.epochs
+    for ranks, name in ((1, "1 rank"), (2, "2 ranks, data parallel")):
+        found.append(("W1", "Tessera", name, lambda r=ranks: ours("w1.json", r, W1_STEPS * options.steps, epochs)))
+    for dtype in ("float32", "mixed_bfloat16"):
+        for config, ranks, name in (("w2_data_parallel.json", 1, "1 rank"), ("w2_data_parallel.json", 2, "2 ranks, data parallel"),
+                                    ("w2_model_parallel.json", 2, "2 ranks, model parallel")):
+            found.append((f"W2 {dtype}", "Tessera", name,
+                          lambda c=config, r=ranks, d=dtype: ours(c, r, options.steps, epochs, d)))
+    for script, system in (("keras_jax.py", "Keras-JAX"), ("pytorch_ddp.py", "PyTorch")):
+        if not PYTHONS[script].exists():
+            print(f"bench: {system} is skipped: there is no {PYTHONS[script]}", file=sys.stderr)
+            continue
+        runs = [("W1", "1 device", ["--workload", "seed"]),
+                ("W1", "2 devices, data parallel", ["--workload", "seed", "--devices", "2"])]
+        for dtype, flag in (("float32", "fp32"), ("mixed_bfloat16", "bf16")):
+            common = ["--workload", "mlp", "--dtype", flag]
+            runs += [(f"W2 {dtype}", "1 device", common),
+                     (f"W2 {dtype}", "2 devices, data parallel", [*common, "--devices", "2", "--parallel", "dp"]),
+                     (f"W2 {dtype}", "2 devices, model parallel", [*common, "--devices", "2", "--parallel", "mp"])]
+            if system == "PyTorch":
+                runs.append((f"W2 {dtype}", "1 device, compiled", [*common, "--compile"]))
+        for work, name, arguments in runs:
+            steps = options.steps * (W1_STEPS if work == "W1" else 1)
+            found.append((work, system, name, lambda s=script, a=arguments, n=steps: peer(s, a, n, epochs)))
+    return [entry for entry in found if entry[0].startswith(options.only or "")]
+
+
+def measure(options):
+    """Medians over the rounds: (work, system, configuration) -> figures."""
+    todo, results = entries(options), {}
+    for turn in range(options.rounds):
+        for work, system, name, function in todo:
+            print(f"round {turn + 1} of {options.rounds}: {work}, {system}, {name}", end=" ", flush=True)
+            got = function()
+            print(f"{got['ms']:.4f} ms a step" if got else "failed", flush=True)
+            if got:
+                results.setdefault((work, system, name), []).append(got)
+    return {key: {field: statistics.median(values) if isinstance(values[0], (int, float)) else values[0]
+                  for field in runs[0] if (values := [run[field] for run in runs if run[field] is not None])}
+            for key, runs in results.items()}
+
+
+def products(threads):
+    """Lines of the kernel benchmark for the products inside W2: name -> (GFLOP/s, GFLOP/s of oneDNN alone)."""
+    text = subprocess.run([str(BUILD / "tests/ops/kernel_bench"), str(threads), "matmul"], env=ENVIRONMENT, text=True,
+                          capture_output=True, check=True).stdout
+    pattern = re.compile(r"^(\S.*?) (f32 |bf16) +(\d+) x +(\d+) x +(\d+) .*?([\d.]+) GFLOP/s +oneDNN alone +([\d.]+)", re.M)
+    return {(name.strip(), dtype.strip(), f"{m} x {n} x {k}"): (float(own), float(alone))
+            for name, dtype, m, n, k, own, alone in pattern.findall(text)
+            if int(m) * int(n) * int(k) >= 2 ** 30 and "half" not in name}
+
+
+def plan_seconds():
+    """Seconds for the plan of W2 on 1,024 ranks."""
+    times = []
+    for _ in range(5):
+        start = time.perf_counter()
+        subprocess.run([str(TRAINER), "plan", "--config", str(CONFIGS / "w2_model_parallel.json"), "--ranks", "1024"],
+                       env=ENVIRONMENT, stdout=subprocess.DEVNULL, check=True)
+        times.append(time.perf_counter() - start)
+    return statistics.median(times)
+
+
+def shown(value, digits):
+    return "" if value is None else f"{value:,.{digits}f}"
+
+
+def table(work, results, peak):
+    rows = {key: got for key, got in results.items() if key[0] == work}
+    best = min((got["ms"] for (_, system, _), got in rows.items() if system != "Tessera"), default=None)
+    lines = ["| system | configuration | ms a step | samples/s | best peer's time / this | share of GEMM peak | peak memory, MB "
+             "| start to first step, s | whole run, s |", "|" + " --- |" * 9]
+    for (_, system, name), got in rows.items():
+        share = MLP_GFLOP / got["ms"] * 1e3 / peak if peak and work == "W2 float32" else None
+        lines.append(f"| {system} | {name} | {shown(got['ms'], 4 if got['ms'] < 1 else 1)} | {shown(got['samples'], 0)} | "
+                     f"{shown(best / got['ms'] if best else None, 2)} | {'' if share is None else f'{share:.0%}'} | "
+                     f"{shown(got.get('memory'), 0)} | {shown(got.get('start'), 2)} | {shown(got.get('whole'), 2)} |")
+    return lines
+
+
+ABOUT = {
+    "W1": "Dense(4 to 1), batch 16, SGD, binary cross-entropy, accuracy: a step that is all overhead. \"Whole run\" is "
+          "4 epochs of 8 steps, from the start of the process (of `mpirun`, on 2 ranks) to its end.",
+    "W2": "MLP 1024, 4096, 4096, 10, batch 256, Adam, sparse categorical cross-entropy. Memory is summed over ranks. "
+          f"A step takes {MLP_GFLOP} GFLOP.",
+}
+
+
+def report(options, results):
+    cores = len(os.sched_getaffinity(0))
+    info = Path("/proc/cpuinfo").read_text()
+    cpu = re.search(r"^model name\s*: (.*)$", info, re.M)
+    extras = [flag for flag in ("avx2", "avx512f", "avx512_bf16", "amx_bf16") if re.search(rf"\b{flag}\b", info)]
+    versions = sorted({f"{system} ({got['version']})" for (_, system, _), got in results.items() if "version" in got})
+    lines = ["# Benchmarks", "",
+             f"Written by `{' '.join(['scripts/bench', *sys.argv[1:]])}` on {time.strftime('%Y-%m-%d')}: "
+             f"{cpu.group(1) if cpu else platform.machine()}, {cores} cores ({', '.join(extras)}). "
+             f"Medians of {options.rounds} rounds in which all entries were run in turn, {options.epochs} epochs of "
+             f"{options.steps} steps each ({W1_STEPS * options.steps} of W1; PyTorch: one epoch).",
+             "", f"Peers: {', '.join(versions) or 'none were installed'}."]
+    gemm = products(cores)
+    peak = max((alone for (_, dtype, _), (_, alone) in gemm.items() if dtype == "f32"), default=None)
+    for work in dict.fromkeys(key[0] for key in results):
+        lines += ["", f"## {work}", "", ABOUT[work[:2]], "", *table(work, results, peak)]
+    lines += ["", f"## Matrix products inside W2, {cores} threads", "",
+              "| product | dtype | m x n x k | Tessera, GFLOP/s | oneDNN alone, GFLOP/s | share |", "|" + " --- |" * 6]
+    lines += [f"| {name} | {dtype} | {size} | {own:,.0f} | {alone:,.0f} | {own / alone:.0%} |"
+              for (name, dtype, size), (own, alone) in gemm.items()]
+    lines += ["", "The share of the GEMM peak in the tables above is a step's arithmetic per second by the best float32 figure of "
+              "oneDNN here.", "", "## Planning", "",
+              f"`trainer plan` of W2 on 1,024 ranks (mesh 512 x 2): {plan_seconds():.3f} s, start of the process included."]
+    Path(ROOT / options.output).write_text("\n".join(lines) + "\n")
+    print(f"wrote {options.output}")
+
+
+def main():
+    parser = argparse.ArgumentParser(prog="scripts/bench", description=__doc__)
+    parser.add_argument("--steps", type=int, default=8, help="steps of an epoch")
+    parser.add_argument("--epochs", type=int, default=5, help="timed epochs, after one that is not")
+    parser.add_argument("--rounds", type=int, default=3, help="how often every entry is measured")
+    parser.add_argument("--only", choices=["W1", "W2"])
+    parser.add_argument("--output", default="docs/benchmarks.md")
+    options = parser.parse_args()
+    if min(options.steps, options.epochs, options.rounds) < 1:
+        parser.error("--steps, --epochs and --rounds must be at least 1")
+    report(options, measure(options))
+
+
+if __name__ == "__main__":
+    main()
