@@ -61,7 +61,8 @@ def build(folder, targets=()):
 
 
 def count_cases(output):
-    """(test cases, failed ones) of what Catch2 printed last; ranks of one job run the same cases."""
+    """(test cases, failed ones) of what Catch2 printed; the ranks of one job run the same cases."""
+    output = re.sub(r"\x1b\[[0-9;]*m", "", output)  # mpirun's ranks have terminals, and so colours
     all_good = [int(n) for n in re.findall(r"All tests passed \(.* in (\d+) test cases?\)", output)]
     mixed = re.findall(r"^test cases: +(\d+) \|(.*)$", output, re.M)
     failed = [int(n) for _, rest in mixed for n in re.findall(r"(\d+) failed", rest)]
@@ -81,7 +82,7 @@ def meson_tests(tally, folder, selection, prefix="", environment=()):
         entry = json.loads(line)
         text = entry.get("stdout", "") + entry.get("stderr", "")
         cases, failed = count_cases(text)
-        if entry["result"] != "OK":
+        if entry["result"] != "OK" or "No tests ran" in text:
             failed = max(failed, 1)
         tally.add(prefix + entry["name"], max(cases, 1) - failed, failed, text)
 
