@@ -47,6 +47,14 @@ def run(command, seconds=600, **more):
         return f"no end within {seconds} s\n{error.stdout or ''}", 124
 
 
+def counted(tally, name, output, status):
+    """Adds what a program counted that ends with "N passed, N failed"; lines of what passed begin with "ok "."""
+    counts = re.search(r"^(\d+) passed, (\d+) failed\n$", output, re.M)
+    passed, failed = (int(n) for n in counts.groups()) if counts else (0, 1)
+    lines = [line for line in output.splitlines() if not line.startswith("ok ")]
+    tally.add(name, passed, failed or int(status != 0), "\n".join(lines))
+
+
 def configure(folder, options=()):
     if not (ROOT / folder / "build.ninja").exists():
         subprocess.run(["meson", "setup", str(folder), "--buildtype=release", *options], cwd=ROOT, check=True,
@@ -90,9 +98,7 @@ def meson_tests(tally, folder, selection, prefix="", environment=()):
 def unit(tally):
     build(BUILD)
     meson_tests(tally, BUILD, [])
-    output, status = run(["scripts/check_includes"])
-    counts = re.search(r"(\d+) passed, (\d+) failed\n$", output)
-    tally.add("includes", *(int(n) for n in counts.groups()) if counts else (0, 1), detail=output if status else "")
+    counted(tally, "includes", *run(["scripts/check_includes"]))
 
 
 def without_comments(text):
@@ -141,10 +147,12 @@ def acceptance(tally):
     for group in GROUPS:
         text, status = run(["tests/acceptance/accept", f"tests/acceptance/{group}", "--trainer", TRAINER,
                             "--without", WITHOUT, "--jobs", min(2, CORES)], 1500)
-        counts = re.search(r"^(\d+) passed, (\d+) failed\n$", text, re.M)
-        passed, failed = (int(n) for n in counts.groups()) if counts else (0, 1)
-        tally.add(f"acceptance {group}", passed, failed or int(status != 0),
-                  "\n".join(line for line in text.splitlines() if not line.startswith("ok ")))
+        counted(tally, f"acceptance {group}", text, status)
+
+
+def system(tally):
+    build(BUILD, ["trainer/trainer"])
+    counted(tally, "system", *run(["python3", "tests/system/run.py", "--trainer", TRAINER], 1200))
 
 
 def sanitize(tally):
@@ -168,7 +176,7 @@ def fuzz(tally):
     tally.add(f"fuzz, {seconds} s each", passed, failed, text)
 
 
-PARTS = {part.__name__: part for part in (unit, configs, examples, acceptance, sanitize, fuzz)}
+PARTS = {part.__name__: part for part in (unit, configs, examples, acceptance, system, sanitize, fuzz)}
 
 
 def main(names):
