@@ -46,16 +46,16 @@ TEST_CASE("every collective is exact through slots of the smallest size") {
 }
 
 TEST_CASE("every collective is exact through slots of the usual size") {
-  for (const int ranks : kRanks) {
+  for (const int ranks : {2, 5}) {
     INFO("ranks: " << ranks);
     REQUIRE_NOTHROW(run_as_threads(ranks, [](World& world) {
-      testing::check_order(world.all(), 1'000'003);
-      testing::check_all_reduce(world.all(), DType::bfloat16, ReduceKind::sum, 1'200'001);
-      const std::vector<std::int64_t> counts(static_cast<std::size_t>(world.size()), 300'007);
+      testing::check_order(world.all(), 500'003);
+      testing::check_all_reduce(world.all(), DType::bfloat16, ReduceKind::sum, 600'001);
+      const std::vector<std::int64_t> counts(static_cast<std::size_t>(world.size()), 150'007);
       testing::check_all_gather(world.all(), DType::float64, counts);
       testing::check_reduce_scatter(world.all(), DType::float32, counts);
-      testing::check_all_to_all(world.all(), DType::int64, 50'001);
-      testing::check_broadcast(world.all(), DType::float32, 700'001, 0);
+      testing::check_all_to_all(world.all(), DType::int64, 40'001);
+      testing::check_broadcast(world.all(), DType::float32, 300'001, 0);
     }));
   }
 }
