@@ -46,6 +46,7 @@ const std::vector<LayerEntry>& layer_entries() {
       {"RepeatVector", layers::make_repeat_vector},
       {"Rescaling", layers::make_rescaling},
       {"Reshape", layers::make_reshape},
+      {"ReversibleEmbedding", layers::make_reversible_embedding},
       {"Softmax", layers::make_softmax},
       {"SpatialDropout1D", layers::make_spatial_dropout_1d},
       {"SpatialDropout2D", layers::make_spatial_dropout_2d},

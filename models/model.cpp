@@ -43,7 +43,14 @@ class KerasModel : public Model {
 
 std::unique_ptr<Network> KerasModel::read_network(const std::string& path, DTypePolicy policy,
                                                   json::Problems& problems) const {
-  const json::Identifier identifier = json::read_identifier(json_, path, problems);
+  json::Identifier identifier;
+  const json::Value* class_name = json_.find("class_name");
+  if (class_name != nullptr && class_name->is_string()) {
+    // Beside it may stand what Keras says about itself: keras_version, backend, ...
+    identifier = {class_name->string, nullptr, class_name};
+  } else {
+    identifier = json::read_identifier(json_, path, problems);
+  }
   if (identifier.class_name.empty()) return nullptr;
   const bool sequential = identifier.class_name == "Sequential";
   const json::Value* config = json_.find("config");

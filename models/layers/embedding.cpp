@@ -1,4 +1,4 @@
-// Embedding: rows of a table at integer ids.
+// Embedding: rows of a table at integer ids. ReversibleEmbedding: from features back to ids too.
 #include <fmt/format.h>
 
 #include "models/layers/layers.h"
@@ -31,9 +31,7 @@ class Embedding : public Layer {
   }
 
   std::vector<MaskedTensor> call(Pass& pass, const CallArguments& arguments) override {
-    const std::vector<MaskedTensor> inputs = arguments.tensors();
-    if (inputs.size() != 1) fail(fmt::format("takes one input, got {}", inputs.size()));
-    SymbolicTensor ids = inputs.front().value;
+    SymbolicTensor ids = only_input(arguments);
     pass.limit_ids(ids, input_dim_);
     if (ids.dtype() != DType::int32 && ids.dtype() != DType::int64) {
       ids = ops::cast(ids, DType::int32);
@@ -44,7 +42,12 @@ class Embedding : public Layer {
     return {{rows, mask_zero_ ? ops::not_equal(ids, 0.0) : SymbolicTensor{}}};
   }
 
- private:
+  SymbolicTensor only_input(const CallArguments& arguments) const {
+    const std::vector<MaskedTensor> inputs = arguments.tensors();
+    if (inputs.size() != 1) fail(fmt::format("takes one input, got {}", inputs.size()));
+    return inputs.front().value;
+  }
+
   WeightConfig config_;
   bool mask_zero_;
   std::int64_t input_dim_ = 1;
@@ -52,10 +55,72 @@ class Embedding : public Layer {
   Weight embeddings_;  // [input_dim, output_dim]
 };
 
+// With reverse=True: logits of all ids, by the transposed table or by a kernel of its own.
+class ReversibleEmbedding : public Embedding {
+ public:
+  ReversibleEmbedding(LayerInfo info, json::Arguments& config)
+      : Embedding(std::move(info), config),
+        tie_weights_(config.boolean("tie_weights", true)),
+        soft_cap_(config.optional_number("logit_soft_cap", 0.0)) {
+    const json::Value* dtype = config.value("reverse_dtype");
+    if (dtype == nullptr || dtype->is_null()) return;
+    reverse_dtype_ = dtype->is_string() ? dtype_from_name(dtype->string) : std::nullopt;
+    if (!reverse_dtype_ || !is_floating(*reverse_dtype_)) {
+      config.problem(*dtype, "reverse_dtype", "expected the name of a floating dtype");
+    }
+  }
+
+ protected:
+  void build(const CallArguments& arguments, WeightStore& store) override {
+    Embedding::build(arguments, store);
+    if (tie_weights_) return;
+    reverse_ = add_weight(store, "reverse_embeddings", Shape{output_dim_, input_dim_}, config_);
+  }
+
+  std::vector<MaskedTensor> call(Pass& pass, const CallArguments& arguments) override {
+    const Argument* reverse = arguments.find("reverse");
+    const bool reversed =
+        reverse != nullptr && reverse->constant != nullptr && reverse->constant->boolean;
+    return reversed ? std::vector<MaskedTensor>{{logits(pass, only_input(arguments)), {}}}
+                    : Embedding::call(pass, arguments);
+  }
+
+ private:
+  SymbolicTensor logits(Pass& pass, SymbolicTensor x) const {
+    using namespace ops;  // NOLINT: formulas read as formulas
+    const DType dtype = reverse_dtype_.value_or(compute_dtype());
+    if (x.dtype() != dtype) x = cast(x, dtype);
+    if (x.shape().back() != output_dim_) {
+      fail(fmt::format("reverse: the last dimension of {} is not output_dim, {}",
+                       to_string(x.shape()), output_dim_));
+    }
+    SymbolicTensor y;
+    if (tie_weights_) {
+      std::string letters;
+      for (std::size_t i = 0; i + 1 < x.rank(); ++i) {
+        letters += static_cast<char>('a' + static_cast<int>(i));
+      }
+      y = einsum(fmt::format("{0}y,zy->{0}z", letters), x, pass.weight(embeddings_, dtype));
+    } else {
+      y = matmul(x, pass.weight(reverse_, dtype));
+    }
+    return soft_cap_ ? tanh(y / *soft_cap_) * *soft_cap_ : y;
+  }
+
+  bool tie_weights_;
+  std::optional<double> soft_cap_;
+  std::optional<DType> reverse_dtype_;
+  Weight reverse_;  // [output_dim, input_dim]
+};
+
 }  // namespace
 
 std::unique_ptr<Layer> make_embedding(LayerInfo info, json::Arguments& config) {
   return std::make_unique<Embedding>(std::move(info), config);
+}
+
+std::unique_ptr<Layer> make_reversible_embedding(LayerInfo info, json::Arguments& config) {
+  return std::make_unique<ReversibleEmbedding>(std::move(info), config);
 }
 
 }  // namespace tessera::models::layers

@@ -36,6 +36,7 @@ std::unique_ptr<Layer> make_relu(LayerInfo info, json::Arguments& config);
 std::unique_ptr<Layer> make_repeat_vector(LayerInfo info, json::Arguments& config);
 std::unique_ptr<Layer> make_rescaling(LayerInfo info, json::Arguments& config);
 std::unique_ptr<Layer> make_reshape(LayerInfo info, json::Arguments& config);
+std::unique_ptr<Layer> make_reversible_embedding(LayerInfo info, json::Arguments& config);
 std::unique_ptr<Layer> make_rms_normalization(LayerInfo info, json::Arguments& config);
 std::unique_ptr<Layer> make_softmax(LayerInfo info, json::Arguments& config);
 std::unique_ptr<Layer> make_spatial_dropout_1d(LayerInfo info, json::Arguments& config);
