@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "runtime/data/formats.h"
+#include "runtime/io/raw_file.h"
 
 namespace tessera::data {
 namespace {
@@ -53,29 +54,45 @@ class ArraySource : public Source {
   int index_;
 };
 
-/// A whole file, inflated where it is gzip, capped by `limit` bytes.
-std::string read_maybe_gzip(const std::string& path, std::size_t limit) {
-  gzFile file = gzopen(path.c_str(), "rb");
-  if (file == nullptr)
-    throw Error(Error::Kind::data,
-                fmt::format("{}: cannot be read: {}", path, std::strerror(errno)));
-  std::string bytes;
-  std::array<char, 1 << 16> piece{};
-  int got = 0;
-  while ((got = gzread(file, piece.data(), piece.size())) > 0 && bytes.size() <= limit) {
-    bytes.append(piece.data(), static_cast<std::size_t>(got));
+/// A file read from its start, inflated where it is gzip.
+class InflatedFile {
+ public:
+  explicit InflatedFile(const std::string& path) : path_(path) {
+    const io::RawFile checked(path, Error::Kind::data);
+    file_ = gzopen(path.c_str(), "rb");
+    if (file_ == nullptr) fail(std::strerror(errno));
   }
-  int code = Z_OK;
-  const std::string reason = gzerror(file, &code);
-  gzclose(file);
-  if (got < 0 || (code != Z_OK && code != Z_STREAM_END)) {
-    throw Error(Error::Kind::data,
-                fmt::format("{}: is damaged after {} bytes: {}", path, bytes.size(), reason));
+  ~InflatedFile() { gzclose(file_); }
+  InflatedFile(const InflatedFile&) = delete;
+  InflatedFile& operator=(const InflatedFile&) = delete;
+
+  /// Up to `limit` bytes: fewer where the file ends. Memory grows with what the file really holds.
+  std::string read(std::size_t limit) {
+    constexpr std::size_t kPiece = std::size_t{1} << 20U;
+    std::string bytes;
+    while (bytes.size() < limit) {
+      const std::size_t done = bytes.size();
+      bytes.resize(done + std::min(limit - done, kPiece));
+      const int got =
+          gzread(file_, bytes.data() + done, static_cast<unsigned>(bytes.size() - done));
+      bytes.resize(done + static_cast<std::size_t>(std::max(got, 0)));
+      if (got <= 0) break;
+    }
+    int code = Z_OK;
+    const char* reason = gzerror(file_, &code);
+    if (code != Z_OK && code != Z_STREAM_END) fail(reason);
+    return bytes;
   }
-  if (bytes.size() > limit)
-    throw Error(Error::Kind::data, fmt::format("{}: holds more than {} bytes", path, limit));
-  return bytes;
-}
+
+ private:
+  [[noreturn]] void fail(const char* reason) const {
+    throw Error(Error::Kind::data,
+                fmt::format("{}: is damaged or cannot be read: {}", path_, reason));
+  }
+
+  std::string path_;
+  gzFile file_ = nullptr;
+};
 
 struct IdxType {
   unsigned code;
@@ -87,6 +104,38 @@ constexpr std::array<IdxType, 6> kIdxTypes{{{0x08, io::FileType::uint8},
                                             {0x0C, io::FileType::int32},
                                             {0x0D, io::FileType::float32},
                                             {0x0E, io::FileType::float64}}};
+
+struct IdxHeader {
+  io::FileType type;
+  Shape shape;
+};
+
+IdxHeader read_idx_header(InflatedFile& file, const std::string& path) {
+  const auto fail = [&path](const std::string& what) -> void {
+    throw Error(Error::Kind::data, fmt::format("{}: {}", path, what));
+  };
+  const auto byte = [](char c) { return static_cast<unsigned>(static_cast<unsigned char>(c)); };
+  const std::string magic = file.read(4);
+  if (magic.size() < 4) fail(fmt::format("has {} bytes, too few for an IDX header", magic.size()));
+  const auto* const type =
+      std::find_if(kIdxTypes.begin(), kIdxTypes.end(),
+                   [&](const IdxType& known) { return known.code == byte(magic[2]); });
+  const std::size_t rank = byte(magic[3]);
+  if (magic[0] != 0 || magic[1] != 0 || type == kIdxTypes.end() || rank == 0 ||
+      rank > Shape::kMaxRank) {
+    fail(fmt::format("magic number 0x{:02x}{:02x}{:02x}{:02x} is not that of an IDX file",
+                     byte(magic[0]), byte(magic[1]), byte(magic[2]), byte(magic[3])));
+  }
+  const std::string sizes = file.read(4 * rank);
+  if (sizes.size() < 4 * rank) fail("ends inside its header");
+  IdxHeader header{type->type, {}};
+  for (std::size_t d = 0; d < rank; ++d) {
+    std::int64_t size = 0;
+    for (std::size_t i = 0; i < 4; ++i) size = size << 8 | byte(sizes[4 * d + i]);
+    header.shape.push_back(size);
+  }
+  return header;
+}
 
 }  // namespace
 
@@ -104,49 +153,33 @@ std::shared_ptr<const Source> open_array(std::shared_ptr<const io::ArrayFile> fi
 }
 
 std::shared_ptr<const Source> open_idx(const std::string& path) {
-  const std::string bytes = read_maybe_gzip(path, std::size_t{1} << 34U);
-  const auto byte = [&bytes](std::size_t i) {
-    return static_cast<unsigned>(static_cast<unsigned char>(bytes[i]));
-  };
-  const auto fail = [&path](const std::string& what) -> void {
-    throw Error(Error::Kind::data, fmt::format("{}: {}", path, what));
-  };
-  if (bytes.size() < 4) fail(fmt::format("has {} bytes, too few for an IDX header", bytes.size()));
-  const IdxType* type = nullptr;
-  for (const IdxType& known : kIdxTypes) {
-    if (known.code == byte(2)) type = &known;
-  }
-  const std::size_t rank = byte(3);
-  if (byte(0) != 0 || byte(1) != 0 || type == nullptr || rank == 0 || rank > Shape::kMaxRank) {
-    fail(fmt::format("magic number 0x{:02x}{:02x}{:02x}{:02x} is not that of an IDX file", byte(0),
-                     byte(1), byte(2), byte(3)));
-  }
-  if (bytes.size() < 4 + 4 * rank) fail("ends inside its header");
-  Shape shape;
-  for (std::size_t d = 0; d < rank; ++d) {
-    std::int64_t size = 0;
-    for (std::size_t i = 0; i < 4; ++i) size = size << 8 | byte(4 + 4 * d + i);
-    shape.push_back(size);
-  }
-  const std::size_t begin = 4 + 4 * rank;
-  const std::size_t width = io::size_of(type->type);
+  InflatedFile file(path);
+  const IdxHeader header = read_idx_header(file, path);
+  const std::size_t width = io::size_of(header.type);
   std::int64_t expected = 0;
-  if (__builtin_mul_overflow(checked_elements(shape.sizes()), static_cast<std::int64_t>(width),
-                             &expected) ||
-      static_cast<std::size_t>(expected) != bytes.size() - begin) {
-    fail(fmt::format("the header says {} ({} bytes of data), the file holds {} (of {} in all)",
-                     to_string(shape), expected, bytes.size() - begin, bytes.size()));
+  // One byte more tells a file that is too long, however much it would inflate to.
+  std::string data;
+  const bool fits = io::declared_bytes(header.shape.sizes(), width, expected);
+  if (fits) data = file.read(static_cast<std::size_t>(expected) + 1);
+  if (!fits || static_cast<std::size_t>(expected) != data.size()) {
+    throw Error(Error::Kind::data,
+                fmt::format("{}: the header says {} of {}, {} bytes of data; the file holds {}",
+                            path, to_string(header.shape), io::name_of(header.type),
+                            fits ? std::to_string(expected) : "too many",
+                            static_cast<std::int64_t>(data.size()) > expected
+                                ? "more"
+                                : std::to_string(data.size())));
   }
-  std::string data = bytes.substr(begin);
   for (std::size_t i = 0; i < data.size(); i += width)
     std::reverse(data.begin() + static_cast<std::ptrdiff_t>(i),
                  data.begin() + static_cast<std::ptrdiff_t>(i + width));
+  const Shape& shape = header.shape;
   std::vector<float> values(static_cast<std::size_t>(shape.elements()));
-  io::convert(type->type, reinterpret_cast<const std::byte*>(data.data()), DType::float32,
+  io::convert(header.type, reinterpret_cast<const std::byte*>(data.data()), DType::float32,
               values.data(), shape.elements());
   return std::make_shared<MemorySource>(std::move(values), shape[0],
                                         Shape(shape.sizes().subspan(1)),
-                                        !io::is_floating(type->type), path);
+                                        !io::is_floating(header.type), path);
 }
 
 }  // namespace tessera::data

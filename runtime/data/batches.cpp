@@ -34,7 +34,9 @@ InputFeed::InputFeed(std::shared_ptr<const Source> source, DType dtype, std::int
       dtype_(dtype),
       sample_bytes_(static_cast<std::size_t>(source_->sample_elements()) * size_of(dtype)),
       cache_bytes_(cache_bytes) {
-  if (static_cast<std::int64_t>(sample_bytes_) * source_->rows() > cache_bytes_) return;
+  if (sample_bytes_ > 0 &&
+      source_->rows() > cache_bytes_ / static_cast<std::int64_t>(sample_bytes_))
+    return;
   rows_.resize(static_cast<std::size_t>(source_->rows()));
   std::iota(rows_.begin(), rows_.end(), std::int64_t{0});
   cache_.resize(sample_bytes_ * rows_.size());

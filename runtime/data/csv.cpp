@@ -3,10 +3,14 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
+#include <limits>
+#include <optional>
 
 #include "base/error.h"
 #include "base/json.h"
 #include "runtime/data/formats.h"
+#include "runtime/io/raw_file.h"
 
 namespace tessera::data {
 namespace {
@@ -89,6 +93,26 @@ std::string_view trimmed(std::string_view text) {
   return text;
 }
 
+/// As Python reads a float, whatever the locale; too small becomes zero, too large infinite.
+std::optional<double> number_in(std::string_view text) {
+  if (text.starts_with('+')) {
+    text.remove_prefix(1);
+    if (text.starts_with('-')) return std::nullopt;
+  }
+  double value = 0.0;
+  const char* last = text.data() + text.size();
+  const auto [end, error] = std::from_chars(text.data(), last, value);
+  if (text.empty() || end != last || error == std::errc::invalid_argument) return std::nullopt;
+  if (error != std::errc::result_out_of_range) return value;
+  // from_chars does not say at which end: the exponent does, or else the digits before the point.
+  const std::size_t exponent = text.find_first_of("eE");
+  const std::string_view digits = text.substr(text.starts_with('-') ? 1 : 0);
+  const bool tiny = exponent != std::string_view::npos
+                        ? text.substr(exponent + 1).starts_with('-')
+                        : digits.starts_with('0') || digits.starts_with('.');
+  return tiny ? 0.0 : std::numeric_limits<double>::max();
+}
+
 class CsvSource : public MemorySource {
  public:
   CsvSource(std::vector<float> values, std::int64_t rows, Shape shape, bool integral,
@@ -102,8 +126,8 @@ class CsvSource : public MemorySource {
   std::string place(std::int64_t row, std::int64_t element) const override {
     const auto column = static_cast<std::size_t>(element);
     return fmt::format("{}:{}: column {} (\"{}\"), row {}", path_,
-                       lines_[static_cast<std::size_t>(row)], columns_[column] + 1, names_[column],
-                       row);
+                       lines_[static_cast<std::size_t>(row)], columns_[column] + 1,
+                       json::printable(names_[column]), row);
   }
 
  private:
@@ -116,6 +140,7 @@ class CsvSource : public MemorySource {
 }  // namespace
 
 CsvTable::CsvTable(const std::string& path, char separator, bool header) : path_(path) {
+  const io::RawFile checked(path, Error::Kind::data);
   const std::string text = json::read_text_file(path, Error::Kind::data, std::size_t{1} << 33U);
   std::string_view rest = text;
   if (rest.starts_with("\xEF\xBB\xBF")) rest.remove_prefix(3);
@@ -155,21 +180,22 @@ std::shared_ptr<const Source> CsvTable::select(const std::vector<std::size_t>& c
   bool integral = true;
   for (std::size_t row = 0; row < fields_.size(); ++row) {
     for (const std::size_t column : columns) {
-      std::string_view field = trimmed(fields_[row][column]);
-      if (field.starts_with('+')) field.remove_prefix(1);
-      float value = 0.0F;
-      const auto [end, error] = std::from_chars(field.data(), field.data() + field.size(), value);
-      if (error != std::errc() || end != field.data() + field.size() || field.empty()) {
-        throw Error(Error::Kind::data,
-                    fmt::format("{}:{}: column {} (\"{}\"): {}", path_, lines_[row], column + 1,
-                                columns_[column],
-                                field.empty()
-                                    ? "is empty, a number was expected"
-                                    : fmt::format("\"{}\" is not a number", fields_[row][column])));
+      const std::string_view field = trimmed(fields_[row][column]);
+      const std::optional<double> number = number_in(field);
+      const auto value = static_cast<float>(number.value_or(0.0));
+      // "inf" is a number (find_violation has the last word on it), 1e39 is too large for one.
+      const bool fits = number && (std::isfinite(value) || !std::isfinite(*number));
+      if (!fits) {
+        throw Error(
+            Error::Kind::data,
+            fmt::format("{}:{}: column {} (\"{}\"): {}", path_, lines_[row], column + 1,
+                        json::printable(columns_[column]),
+                        field.empty() ? "is empty, a number was expected"
+                                      : fmt::format("\"{}\" is {}", json::printable(field),
+                                                    number ? "out of the range of 32-bit numbers"
+                                                           : "not a number")));
       }
-      integral =
-          integral &&
-          value == static_cast<float>(static_cast<std::int64_t>(std::clamp(value, -1e9F, 1e9F)));
+      integral = integral && std::abs(value) <= 1e9F && value == std::trunc(value);
       values.push_back(value);
     }
   }

@@ -85,10 +85,15 @@ class Opener {
     const auto index = [&table](const std::string& name) {
       const auto found = std::find(table.columns().begin(), table.columns().end(), name);
       if (found == table.columns().end()) {
-        throw Error(Error::Kind::data,
-                    fmt::format("{}: has no column \"{}\"{}; its columns are \"{}\"", table.path(),
-                                name, json::did_you_mean(name, table.columns()),
-                                fmt::join(table.columns(), "\", \"")));
+        throw Error(
+            Error::Kind::data,
+            fmt::format("{}: has no column \"{}\"{}; its columns are \"{}\"", table.path(),
+                        json::printable(name), json::did_you_mean(name, table.columns()),
+                        json::printable(fmt::format("{}", fmt::join(table.columns(), "\", \"")))));
+      }
+      if (std::find(found + 1, table.columns().end(), name) != table.columns().end()) {
+        throw Error(Error::Kind::data, fmt::format("{}: has the column \"{}\" more than once",
+                                                   table.path(), json::printable(name)));
       }
       return static_cast<std::size_t>(found - table.columns().begin());
     };

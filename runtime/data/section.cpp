@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/arguments.h"
+#include "runtime/io/array_file.h"
 
 namespace tessera::data {
 namespace {
@@ -142,6 +143,22 @@ void read_drawn(std::vector<Section::Drawn>& drawn, json::Arguments& arguments,
   }
 }
 
+/// The bytes of every array that is drawn can be counted.
+void refuse_overflow(const Section& section, json::Arguments& arguments) {
+  for (const auto* list : {&section.drawn_x, &section.drawn_y}) {
+    for (const Section::Drawn& draw : *list) {
+      std::vector<std::int64_t> sizes{std::max<std::int64_t>(section.samples, 1)};
+      sizes.insert(sizes.end(), draw.shape.begin(), draw.shape.end());
+      std::int64_t bytes = 0;
+      if (io::declared_bytes(sizes, sizeof(double), bytes)) continue;
+      const char* key = list == &section.drawn_x ? "x" : "y";
+      arguments.problem(*arguments.value(key), key,
+                        fmt::format("{} samples of shape {} are more than memory can hold",
+                                    section.samples, to_string(draw.shape)));
+    }
+  }
+}
+
 void read_split(Section& section, json::Arguments& arguments) {
   const auto split = arguments.numbers("split");
   if (!split) return;
@@ -182,6 +199,7 @@ Section read_section(const json::Value& value, const std::string& path, const Ex
     read_drawn(section.drawn_x, arguments, "x", expected.inputs);
     read_drawn(section.drawn_y, arguments, "y", expected.outputs);
     if (!arguments.has("x")) arguments.required("x");
+    refuse_overflow(section, arguments);
   } else {
     section.sequence_length = arguments.integer("sequence_length", 0, 1);
     if (!arguments.has("sequence_length")) arguments.required("sequence_length");

@@ -136,6 +136,9 @@ std::vector<std::uint32_t> code_points(const std::string& text, const std::strin
       good = (next & 0xC0U) == 0x80U;
       point = point << 6U | (next & 0x3FU);
     }
+    // Longer than needed, half of a surrogate pair, or beyond Unicode.
+    good = good && point >= std::array<std::uint32_t, 5>{0, 0, 0x80, 0x800, 0x10000}[length] &&
+           !(point >= 0xD800 && point <= 0xDFFF) && point <= 0x10FFFF;
     if (!good)
       throw Error(
           Error::Kind::data,
@@ -202,6 +205,7 @@ Windows open_tokens(const std::vector<std::string>& paths, const std::string& ra
 
 Windows open_text(const std::string& path, const std::string& tokenizer,
                   std::int64_t sequence_length, double split_begin, double split_end) {
+  const io::RawFile checked(path, Error::Kind::data);
   const std::string text = json::read_text_file(path, Error::Kind::data, std::size_t{1} << 33U);
   std::vector<std::uint32_t> ids;
   if (tokenizer == "byte") {

@@ -186,6 +186,17 @@ void ArrayFile::read(int array, std::int64_t first, std::int64_t count, void* ou
   }
 }
 
+bool declared_bytes(std::span<const std::int64_t> sizes, std::size_t width, std::int64_t& bytes) {
+  bytes = static_cast<std::int64_t>(width);
+  bool empty = false;
+  for (const std::int64_t size : sizes) {
+    empty = empty || size == 0;
+    if (size < 0 || (size > 0 && __builtin_mul_overflow(bytes, size, &bytes))) return false;
+  }
+  if (empty) bytes = 0;
+  return true;
+}
+
 std::unique_ptr<ArrayFile> open_array_file(const std::string& path, Error::Kind kind,
                                            std::string_view expected) {
   const RawFile file(path, kind);
@@ -195,9 +206,6 @@ std::unique_ptr<ArrayFile> open_array_file(const std::string& path, Error::Kind 
   const auto refuse = [&](std::string_view what) {
     throw Error(kind, fmt::format("{}: {} (the file has {} bytes)", path, what, file.size()));
   };
-  if (head == "version ") {
-    refuse("a Git LFS pointer, not the data itself: run \"git lfs pull\"");
-  }
   const bool zip = head.starts_with("PK\x03\x04") || head.starts_with("PK\x05\x06");
   const bool npy = head.starts_with("\x93NUMPY");
   if (expected.empty()) {

@@ -72,6 +72,10 @@ class ArrayFile {
 std::unique_ptr<ArrayFile> open_array_file(const std::string& path, Error::Kind kind,
                                            std::string_view expected = "");
 
+/// Bytes of an array of these sizes, or false where they do not fit into 63 bits. Empty dimensions
+/// do not excuse the others: a part of the array would have their size.
+bool declared_bytes(std::span<const std::int64_t> sizes, std::size_t width, std::int64_t& bytes);
+
 /// Converts `count` elements.
 void convert(FileType from, const std::byte* in, DType to, void* out, std::int64_t count);
 

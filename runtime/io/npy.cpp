@@ -8,6 +8,7 @@
 #include <map>
 #include <vector>
 
+#include "base/json.h"
 #include "runtime/io/raw_file.h"
 #include "runtime/io/write_file.h"
 
@@ -42,7 +43,7 @@ class DictionaryReader {
         header.shape = tuple();
         shape = true;
       } else {
-        fail(fmt::format("unknown key \"{}\" in the header", key));
+        fail(fmt::format("unknown key \"{}\" in the header", json::printable(key)));
       }
       if (!accept(',')) {
         expect('}');
@@ -127,7 +128,8 @@ class DictionaryReader {
         !code.empty() && std::string_view("<>|=").find(code[0]) != std::string_view::npos;
     const auto found = kCodes.find(known_order ? code.substr(1) : code);
     if (found == kCodes.end()) {
-      fail(fmt::format("elements of type '{}'{} cannot be read; numbers and booleans can", code,
+      fail(fmt::format("elements of type '{}'{} cannot be read; numbers and booleans can",
+                       json::printable(code),
                        code.find('O') != std::string::npos ? " (Python objects)" : ""));
     }
     header.type = found->second;
@@ -210,13 +212,9 @@ NpyHeader parse_npy_header(std::string_view start, const std::string& where, Err
   if (start.size() < begin + length) fail("ends inside its header");
   NpyHeader header = DictionaryReader(start.substr(begin, length), where, kind).read();
   header.header_bytes = static_cast<std::int64_t>(begin + length);
-  std::int64_t bytes = static_cast<std::int64_t>(size_of(header.type));
-  for (const std::int64_t size : header.shape.sizes()) {
-    if (__builtin_mul_overflow(bytes, size, &bytes)) {
-      fail(
-          fmt::format("declares the shape {}, more than memory can hold", to_string(header.shape)));
-    }
-  }
+  std::int64_t bytes = 0;
+  if (!declared_bytes(header.shape.sizes(), size_of(header.type), bytes))
+    fail(fmt::format("declares the shape {}, more than memory can hold", to_string(header.shape)));
   return header;
 }
 

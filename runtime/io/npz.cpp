@@ -6,7 +6,9 @@
 #include <algorithm>
 #include <cstring>
 #include <mutex>
+#include <set>
 
+#include "base/json.h"
 #include "runtime/io/npy.h"
 
 namespace tessera::io {
@@ -38,6 +40,11 @@ class NpzFile : public ArrayFile {
     }
     const zip_int64_t count = zip_get_num_entries(archive_.get(), 0);
     for (zip_int64_t i = 0; i < count; ++i) add_member(static_cast<zip_uint64_t>(i));
+    std::set<std::string_view> names;
+    for (const ArrayInfo& info : arrays_) {
+      if (!names.insert(info.name).second)
+        fail(path_, fmt::format("holds \"{}\" twice", json::printable(info.name)));
+    }
   }
 
  protected:
@@ -81,13 +88,16 @@ class NpzFile : public ArrayFile {
     zip_stat_t status;
     if (zip_stat_index(archive_.get(), index, 0, &status) != 0)
       fail(path_, zip_strerror(archive_.get()));
+    if ((status.valid & ZIP_STAT_NAME) == 0 || (status.valid & ZIP_STAT_SIZE) == 0 ||
+        (status.valid & ZIP_STAT_COMP_SIZE) == 0)
+      fail(path_, "holds a member without name or size");
     std::string name = status.name;
     if (!name.ends_with(".npy"))
-      fail(path_, fmt::format("holds \"{}\", which is no .npy array", name));
+      fail(path_, fmt::format("holds \"{}\", which is no .npy array", json::printable(name)));
     name.resize(name.size() - 4);
     Member member;
     member.index = index;
-    member.where = fmt::format("{}: array \"{}\"", path_, name);
+    member.where = fmt::format("{}: array \"{}\"", path_, json::printable(name));
     std::string start(kStartBytes, '\0');
     const auto file = open(index, member.where);
     const zip_int64_t got = zip_fread(file.get(), start.data(), start.size());

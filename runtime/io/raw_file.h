@@ -8,7 +8,8 @@
 
 namespace tessera::io {
 
-/// Read-only, by position: safe to share between threads. Refuses what is no regular file.
+/// Read-only, by position: safe to share between threads. Refuses what is no regular file, and
+/// pointers that Git LFS leaves in place of a file.
 class RawFile {
  public:
   RawFile(std::string path, Error::Kind kind);
@@ -22,6 +23,8 @@ class RawFile {
   void read(std::int64_t offset, std::int64_t bytes, void* out) const;
 
  private:
+  void refuse_pointer() const;
+
   std::string path_;
   Error::Kind kind_;
   int file_ = -1;

@@ -98,41 +98,40 @@ class SafetensorsFile : public ArrayFile {
   }
 
   void add_tensor(const std::string& name, const json::Value& value) {
+    const std::string shown = json::printable(name);
     const json::Value* type = value.find("dtype");
     const json::Value* shape = value.find("shape");
     const json::Value* offsets = value.find("data_offsets");
     if (type == nullptr || shape == nullptr || offsets == nullptr || !type->is_string() ||
         !shape->is_array() || !offsets->is_array() || offsets->array.size() != 2) {
-      fail(fmt::format("tensor \"{}\" lacks dtype, shape or data_offsets", name));
+      fail(fmt::format("tensor \"{}\" lacks dtype, shape or data_offsets", shown));
     }
     const auto* const code = std::find_if(
         kCodes.begin(), kCodes.end(), [&](const auto& row) { return row.first == type->string; });
     if (code == kCodes.end())
-      fail(
-          fmt::format("tensor \"{}\" has the type {}, which is not supported", name, type->string));
+      fail(fmt::format("tensor \"{}\" has the type {}, which is not supported", shown,
+                       json::printable(type->string)));
     std::vector<std::int64_t> sizes;
     for (const json::Value& size : shape->array) {
       if (size.kind != json::Kind::integer || size.integer < 0)
-        fail(fmt::format("tensor \"{}\" has a shape that is no list of sizes", name));
+        fail(fmt::format("tensor \"{}\" has a shape that is no list of sizes", shown));
       sizes.push_back(size.integer);
     }
     if (sizes.size() > Shape::kMaxRank)
-      fail(fmt::format("tensor \"{}\" has {} dimensions; at most {} are supported", name,
+      fail(fmt::format("tensor \"{}\" has {} dimensions; at most {} are supported", shown,
                        sizes.size(), Shape::kMaxRank));
-    std::int64_t bytes = static_cast<std::int64_t>(size_of(code->second));
-    for (const std::int64_t size : sizes) {
-      if (__builtin_mul_overflow(bytes, size, &bytes))
-        fail(fmt::format("tensor \"{}\" declares a shape that overflows", name));
-    }
+    std::int64_t bytes = 0;
+    if (!declared_bytes(sizes, size_of(code->second), bytes))
+      fail(fmt::format("tensor \"{}\" declares a shape that overflows", shown));
     const json::Value& begin = offsets->array[0];
     const json::Value& end = offsets->array[1];
     if (begin.kind != json::Kind::integer || end.kind != json::Kind::integer || begin.integer < 0 ||
         end.integer < begin.integer || end.integer > file_.size() - data_begin_) {
-      fail(fmt::format("tensor \"{}\" lies at bytes {} to {} of {} bytes of data", name,
+      fail(fmt::format("tensor \"{}\" lies at bytes {} to {} of {} bytes of data", shown,
                        begin.integer, end.integer, file_.size() - data_begin_));
     }
     if (end.integer - begin.integer != bytes) {
-      fail(fmt::format("tensor \"{}\": shape {} of {} needs {} bytes, its offsets give {}", name,
+      fail(fmt::format("tensor \"{}\": shape {} of {} needs {} bytes, its offsets give {}", shown,
                        to_string(Shape(sizes)), type->string, bytes, end.integer - begin.integer));
     }
     arrays_.push_back({name, code->second, Shape(sizes)});
@@ -151,7 +150,7 @@ class SafetensorsFile : public ArrayFile {
     for (const std::size_t i : order) {
       if (offsets_[i] != at)
         fail(fmt::format("tensor \"{}\" starts at byte {}, expected {}: a gap or an overlap",
-                         arrays_[i].name, offsets_[i], at));
+                         json::printable(arrays_[i].name), offsets_[i], at));
       at = ends_[i];
     }
     if (at != file_.size() - data_begin_) {
@@ -238,18 +237,30 @@ SafetensorsWriter::SafetensorsWriter(std::string path, std::vector<ArrayInfo> te
     throw Error(Error::Kind::internal,
                 fmt::format("{}: cannot be created: {}", temporary_, std::strerror(errno)));
   }
+  try {
+    write_header(text);
+  } catch (...) {  // no destructor runs for what was not constructed
+    discard();
+    throw;
+  }
+  for (std::int64_t& offset : offsets_) offset += 8 + static_cast<std::int64_t>(text.size());
+}
+
+SafetensorsWriter::~SafetensorsWriter() { discard(); }
+
+void SafetensorsWriter::discard() {
+  if (file_ < 0) return;
+  ::close(file_);
+  ::unlink(temporary_.c_str());
+  file_ = -1;
+}
+
+void SafetensorsWriter::write_header(const std::string& text) {
   std::array<std::byte, 8> length{};
   for (std::size_t i = 0; i < 8; ++i)
     length[i] = static_cast<std::byte>(text.size() >> (8U * i) & 0xFFU);
   write_all(file_, temporary_, 0, length);
   write_all(file_, temporary_, 8, std::as_bytes(std::span(text)));
-  for (std::int64_t& offset : offsets_) offset += 8 + static_cast<std::int64_t>(text.size());
-}
-
-SafetensorsWriter::~SafetensorsWriter() {
-  if (file_ < 0) return;
-  ::close(file_);
-  ::unlink(temporary_.c_str());
 }
 
 void SafetensorsWriter::write(std::size_t index, std::int64_t offset,

@@ -35,6 +35,10 @@ class SafetensorsWriter {
   void finish();
 
  private:
+  void write_header(const std::string& text);
+  /// Removes the temporary file, if there is one.
+  void discard();
+
   std::string path_;
   std::string temporary_;
   int file_ = -1;

@@ -42,7 +42,7 @@ class CSVLogger : public Callback {
     line += std::to_string(epoch);
     for (const std::string& key : keys_) {
       const double* value = find_log(logs, key);
-      line += separator_ + (value == nullptr ? "NA" : fmt::format("{}", *value));
+      line += separator_ + (value == nullptr ? "NA" : python_float(*value));
     }
     fmt::print(file_.get(), "{}\n", line);
     std::fflush(file_.get());

@@ -56,12 +56,14 @@ class EarlyStopping : public MonitorCallback {
   json::Value state() const override {
     return json::make_object({{"wait", json::make(wait_)},
                               {"best", optional_json(best_)},
-                              {"best_epoch", json::make(best_epoch_)}});
+                              {"best_epoch", json::make(best_epoch_)},
+                              {"stopped_epoch", json::make(stopped_epoch_)}});
   }
   void restore(const json::Value& state) override {
     wait_ = integer_from(state, "wait");
     best_ = optional_from(state, "best");
     best_epoch_ = integer_from(state, "best_epoch");
+    stopped_epoch_ = integer_from(state, "stopped_epoch");
   }
   WeightsCopy* kept_weights() override { return restores_ ? &weights_ : nullptr; }
 

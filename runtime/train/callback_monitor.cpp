@@ -2,10 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
 #include <cstdio>
 #include <cstring>
+#include <limits>
 
 #include "base/error.h"
+#include "runtime/train/progress.h"
 
 namespace tessera::train {
 
@@ -73,53 +76,72 @@ void WeightsCopy::put_back(Session& session) const {
   }
 }
 
+namespace {
+
+/// Appends what the field at `begin` stands for; index of its closing brace.
+std::size_t fill_field(const std::string& pattern, std::size_t begin, std::int64_t epoch,
+                       std::int64_t batch, const Logs& logs, std::string& path) {
+  const std::size_t end = pattern.find('}', begin);
+  if (end == std::string::npos)
+    throw Error(Error::Kind::config,
+                fmt::format("filepath \"{}\": a brace is not closed", pattern));
+  const std::string field = pattern.substr(begin + 1, end - begin - 1);
+  const std::size_t colon = field.find(':');
+  const std::string name = field.substr(0, colon);
+  const std::string specification =
+      colon == std::string::npos ? "{}" : "{:" + field.substr(colon + 1) + "}";
+  try {
+    if (name == "epoch" || name == "batch") {
+      path += fmt::format(fmt::runtime(specification), name == "epoch" ? epoch : batch);
+    } else if (const double* value = find_log(logs, name); value != nullptr) {
+      path +=
+          fmt::format(fmt::runtime(specification), std::isnan(*value) ? std::abs(*value) : *value);
+    } else {
+      std::vector<std::string> names{"epoch", "batch"};
+      for (const auto& [known, unused] : logs) names.push_back(known);
+      throw Error(Error::Kind::config,
+                  fmt::format("filepath \"{}\": there is no \"{}\"{}; there are: {}", pattern, name,
+                              json::did_you_mean(name, names), fmt::join(names, ", ")));
+    }
+  } catch (const fmt::format_error& error) {
+    throw Error(Error::Kind::config,
+                fmt::format("filepath \"{}\": \"{}\" is no format for a number: {}", pattern, field,
+                            error.what()));
+  }
+  return end;
+}
+
+}  // namespace
+
 std::string fill_path(const std::string& pattern, std::int64_t epoch, std::int64_t batch,
                       const Logs& logs) {
   std::string path;
   for (std::size_t i = 0; i < pattern.size(); ++i) {
-    if (pattern[i] != '{') {
-      path.push_back(pattern[i]);
+    const bool brace = pattern[i] == '{' || pattern[i] == '}';
+    if (brace && i + 1 < pattern.size() && pattern[i + 1] == pattern[i])
+      ++i;  // doubled: itself
+    else if (pattern[i] == '{') {
+      i = fill_field(pattern, i, epoch, batch, logs, path);
       continue;
     }
-    const std::size_t end = pattern.find('}', i);
-    if (end == std::string::npos)
-      throw Error(Error::Kind::config,
-                  fmt::format("filepath \"{}\": a brace is not closed", pattern));
-    const std::string field = pattern.substr(i + 1, end - i - 1);
-    const std::size_t colon = field.find(':');
-    const std::string name = field.substr(0, colon);
-    const std::string specification =
-        colon == std::string::npos ? "{}" : "{:" + field.substr(colon + 1) + "}";
-    try {
-      if (name == "epoch" || name == "batch") {
-        path += fmt::format(fmt::runtime(specification), name == "epoch" ? epoch : batch);
-      } else if (const double* value = find_log(logs, name); value != nullptr) {
-        path += fmt::format(fmt::runtime(specification), *value);
-      } else {
-        std::vector<std::string> names{"epoch", "batch"};
-        for (const auto& [known, unused] : logs) names.push_back(known);
-        throw Error(Error::Kind::config,
-                    fmt::format("filepath \"{}\": there is no \"{}\"{}; there are: {}", pattern,
-                                name, json::did_you_mean(name, names), fmt::join(names, ", ")));
-      }
-    } catch (const fmt::format_error& error) {
-      throw Error(Error::Kind::config,
-                  fmt::format("filepath \"{}\": \"{}\" is no format for a number: {}", pattern,
-                              field, error.what()));
-    }
-    i = end;
+    path.push_back(pattern[i]);
   }
   return path;
 }
 
 json::Value optional_json(const std::optional<double>& value) {
-  return value ? json::make(*value) : json::make_null();
+  if (!value) return json::make_null();
+  // JSON has no infinities and no NaN; both compare otherwise than no value does.
+  return std::isfinite(*value) ? json::make(*value) : json::make(python_float(*value));
 }
 
 std::optional<double> optional_from(const json::Value& state, std::string_view key) {
   const json::Value* found = state.find(key);
-  if (found == nullptr || !found->is_number()) return std::nullopt;
-  return found->number;
+  if (found == nullptr || (!found->is_number() && !found->is_string())) return std::nullopt;
+  if (found->is_number()) return found->number;
+  const double infinity = std::numeric_limits<double>::infinity();
+  if (found->string == "inf") return infinity;
+  return found->string == "-inf" ? -infinity : std::numeric_limits<double>::quiet_NaN();
 }
 
 std::int64_t integer_from(const json::Value& state, std::string_view key) {

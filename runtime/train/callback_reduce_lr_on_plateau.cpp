@@ -46,7 +46,7 @@ class ReduceLROnPlateau : public MonitorCallback {
     context.session.set_learning_rate(reduced);
     if (verbose_ > 0)
       context.print(fmt::format("\nEpoch {}: ReduceLROnPlateau reducing learning rate to {}.",
-                                epoch + 1, reduced));
+                                epoch + 1, python_float(reduced)));
     pause_ = cooldown_;
     wait_ = 0;
   }

@@ -34,6 +34,7 @@ struct FitContext {
   FitPosition position;
   const std::vector<Callback*>& callbacks;  // all of them, in order
   bool stop = false;                        // ends after this batch or epoch
+  std::int64_t samples = 0;                 // rows of the training data
   std::string stop_error;  // not empty: fit throws numbers with this text after stopping
   /// Writes a line to standard output on rank 0 (a newline is added).
   void print(const std::string& line) const;

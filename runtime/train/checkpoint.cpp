@@ -137,6 +137,7 @@ json::Value training_json(const FitContext& context) {
                             {"batch", json::make(at.batch)},
                             {"sample", json::make(at.sample)},
                             {"pass", json::make(at.pass)},
+                            {"stop", json::make(context.stop)},
                             {"callbacks", json::make_array(std::move(callbacks))}});
 }
 
@@ -151,6 +152,20 @@ json::Value read_training(const fs::path& folder) {
       integer_from(training, "version") != 1) {
     throw Error(Error::Kind::weights,
                 fmt::format("{}: is not the state of a checkpoint of version 1", file));
+  }
+  for (const char* key : {"step", "seed", "epoch", "batch", "sample", "pass"}) {
+    const json::Value* count = training.find(key);
+    if (count == nullptr || count->kind != json::Kind::integer || count->integer < 0) {
+      throw Error(Error::Kind::weights,
+                  fmt::format("{}: \"{}\" is missing or no whole number of at least 0", file, key));
+    }
+  }
+  const json::Value* stop = training.find("stop");
+  const json::Value* callbacks = training.find("callbacks");
+  if (stop == nullptr || stop->kind != json::Kind::boolean || callbacks == nullptr ||
+      !callbacks->is_array()) {
+    throw Error(Error::Kind::weights,
+                fmt::format("{}: \"stop\" or \"callbacks\" is missing or of the wrong type", file));
   }
   return training;
 }
@@ -227,19 +242,31 @@ void save_checkpoint(const std::string& folder, FitContext& context) {
 
 void load_checkpoint(const std::string& folder, FitContext& context) {
   const json::Value training = read_training(folder);
+  const std::string file = (fs::path(folder) / kTraining).string();
   if (integer_from(training, "seed") != static_cast<std::int64_t>(context.session.seed())) {
     throw Error(Error::Kind::weights,
-                fmt::format("{}: was made with seed {}, this run has seed {}", folder,
+                fmt::format("{}: was made with seed {}, this run has seed {}", file,
                             integer_from(training, "seed"), context.session.seed()));
+  }
+  const std::vector<json::Value>& states = training.find("callbacks")->array;
+  if (states.size() != context.callbacks.size()) {
+    throw Error(Error::Kind::weights,
+                fmt::format("{}: holds the state of {} callbacks, this run has {}", file,
+                            states.size(), context.callbacks.size()));
+  }
+  const std::int64_t sample = integer_from(training, "sample");
+  if (sample > context.samples) {
+    throw Error(Error::Kind::weights,
+                fmt::format("{}: {} samples of a pass are done, the data has {}", file, sample,
+                            context.samples));
   }
   read_state(folder, context);
   context.session.step = static_cast<std::uint64_t>(integer_from(training, "step"));
-  context.position = {integer_from(training, "epoch"), integer_from(training, "batch"),
-                      integer_from(training, "sample"), integer_from(training, "pass")};
-  const json::Value* states = training.find("callbacks");
-  for (std::size_t i = 0;
-       states != nullptr && i < states->array.size() && i < context.callbacks.size(); ++i) {
-    if (!states->array[i].is_null()) context.callbacks[i]->restore(states->array[i]);
+  context.position = {integer_from(training, "epoch"), integer_from(training, "batch"), sample,
+                      integer_from(training, "pass")};
+  context.stop = training.find("stop")->boolean;
+  for (std::size_t i = 0; i < states.size(); ++i) {
+    if (!states[i].is_null()) context.callbacks[i]->restore(states[i]);
   }
 }
 
@@ -261,6 +288,25 @@ std::vector<std::string> list_checkpoints(const std::string& parent) {
   return folders;
 }
 
+namespace {
+
+/// The newest checkpoint whose files can be read, or "".
+std::string newest_readable(const std::string& parent) {
+  for (const std::string& folder : list_checkpoints(parent)) {
+    try {
+      read_training(folder);
+      io::open_array_file((fs::path(folder) / kState).string(), Error::Kind::weights,
+                          "safetensors");
+      return folder;
+    } catch (const Error& error) {
+      fmt::print(stderr, "warning: {} is passed over: {}\n", folder, error.what());
+    }
+  }
+  return "";
+}
+
+}  // namespace
+
 Checkpoints::Checkpoints(std::string folder, Options options)
     : folder_(std::move(folder)), options_(std::move(options)) {}
 
@@ -268,9 +314,10 @@ void Checkpoints::on_train_begin(FitContext& context) {
   if (options_.resume.empty()) return;
   std::string from = options_.resume;
   if (from == "auto") {
-    const std::vector<std::string> known = list_checkpoints(folder_);
-    if (known.empty()) return;
-    from = known.front();
+    // The first rank looks, so that all ranks take the same one.
+    const std::string newest = context.session.is_first_rank() ? newest_readable(folder_) : "";
+    from = comm::gather_texts(context.session.world().all(), newest).front();
+    if (from.empty()) return;
   }
   load_checkpoint(from, context);
   context.print(fmt::format("Resuming from {} (step {})", from, context.session.step));

@@ -30,7 +30,7 @@ class Fit {
         callbacks_(callbacks),
         feeds_(train, true, session.model()),
         types_(session.types_id(types_of(train))),
-        context_{session, options.epochs, 0, {}, callbacks, false, ""} {
+        context_{session, options.epochs, 0, {}, callbacks, false, train.rows, ""} {
     batch_ = batch_size_of(options, train.rows);
     context_.steps = options.steps_per_epoch.value_or((train.rows + batch_ - 1) / batch_);
     for (const Callback* callback : callbacks_)

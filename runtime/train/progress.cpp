@@ -39,7 +39,15 @@ std::string repeated(std::string_view piece, std::int64_t times) {
 
 }  // namespace
 
+std::string python_float(double value) {
+  if (std::isnan(value)) return "nan";  // also where its sign bit is set
+  std::string text = fmt::format("{}", value);
+  if (text.find_first_not_of("-0123456789") == std::string::npos) text += ".0";
+  return text;
+}
+
 std::string format_value(double value) {
+  if (std::isnan(value)) return "nan";
   return std::abs(value) > 1e-3 ? fmt::format("{:.4f}", value) : fmt::format("{:.4e}", value);
 }
 

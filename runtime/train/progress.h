@@ -12,6 +12,8 @@ namespace tessera::train {
 /// "0.7734", or "5.1000e-04" where the absolute value is not above 1e-3 (0 and non-finite values as
 /// Keras shows them).
 std::string format_value(double value);
+/// As Python writes a float: "0.1", "1.0", "1e-05", "inf", "nan".
+std::string python_float(double value);
 /// "51ms/step", "2s/step", "320us/step".
 std::string format_step_time(double seconds_per_step);
 /// Values alphabetical: training metrics, then val_*, learning_rate last: " - accuracy: 0.7734 -
