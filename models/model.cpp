@@ -96,7 +96,7 @@ bool KerasModel::read(const std::string& path, DTypePolicy policy, json::Problem
   return problems.list().size() == before;
 }
 
-// Adds the forward graph once to a graph of its own.
+// Adds the forward graph of training once to a graph of its own.
 void KerasModel::walk(json::Problems& problems) {
   const std::size_t before = problems.list().size();
   WeightStore store(problems);
@@ -110,6 +110,7 @@ void KerasModel::walk(json::Problems& problems) {
   }
   Pass::Options options;
   options.store = &store;
+  options.training = true;  // so that what only training does is checked too
   Pass pass(builder, options);
   std::vector<MaskedTensor> results;
   try {

@@ -506,15 +506,18 @@ TEST_CASE("masks go through layers that keep them and end at those that do not")
   const Values x{1, 0, 2, 0};  // two positions of two features... as [1, 4, 1]
   const std::pair<std::string, std::string> masking{"Masking", ""};
   CHECK(mask_of(model_of("[null, 4, 1]", {masking,
-                                          {"Dense", "\"units\": 2"},
+                                          {"Dense", R"("units": 2, "kernel_initializer": "ones")"},
                                           {"Dropout", "\"rate\": 0.5"},
                                           {"LayerNormalization", ""},
                                           {"Activation", "\"activation\": \"relu\""}}),
                 {x}) == Values{1, 0, 1, 0});
   CHECK_FALSE(mask_of(model_of("[null, 4, 1]", {masking, {"Flatten", ""}}), {x}).has_value());
-  CHECK_FALSE(mask_of(model_of("[null, 4, 1]", {{"Dense", "\"units\": 2"}}), {x}).has_value());
+  CHECK_FALSE(
+      mask_of(model_of("[null, 4, 1]", {{"Dense", R"("units": 2, "kernel_initializer": "ones")"}}),
+              {x})
+          .has_value());
   CHECK(mask_of(model_of("[null, 4]", {{"Embedding", R"("input_dim": 3, "output_dim": 2,
-                                                       "mask_zero": true)"}},
+                                                       "mask_zero": true, "embeddings_initializer": "ones")"}},
                          "int32"),
                 {x}) == Values{1, 0, 1, 0});
   // Position by position: any feature that differs from the value is enough.
