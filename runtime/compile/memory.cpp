@@ -319,19 +319,17 @@ class Planner {
       kind[static_cast<std::size_t>(here.first)] += here.bytes;
       kind[static_cast<std::size_t>(here.last) + 1] -= here.bytes;
     }
-    std::int64_t most = -1;
     std::int64_t gradient = 0;
     std::int64_t other = 0;
     for (std::size_t event = 0; event < events; ++event) {
       gradient += gradients[event];
       other += others[event];
-      const std::int64_t scratch = event < workspaces_.size() ? workspaces_[event] : 0;
-      if (gradient + other + scratch <= most) continue;
-      most = gradient + other + scratch;
-      plan_.report.gradients = gradient;
-      plan_.report.workspace = scratch;
+      plan_.report.gradients = std::max(plan_.report.gradients, gradient);
+      plan_.report.activations = std::max(plan_.report.activations, other);
     }
-    plan_.report.activations = plan_.arena_bytes - plan_.report.gradients - plan_.report.workspace;
+    for (const std::int64_t bytes : workspaces_) {
+      plan_.report.workspace = std::max(plan_.report.workspace, bytes);
+    }
   }
 
   const Draft& draft_;

@@ -90,7 +90,9 @@ struct Decision {
   std::string runner_up; // e.g. "n cut over model: 8192 bytes"
 };
 
-struct MemoryReport {    // bytes of this rank
+/// Bytes of this rank. Gradients, activations (everything else in the arena) and workspace: the most at any one time, each by itself, so
+/// that they do not add up to the arena. Peak: variables, inputs and arena together.
+struct MemoryReport {
   std::int64_t parameters = 0, gradients = 0, optimizer = 0, activations = 0, workspace = 0, peak = 0;
 };
 
