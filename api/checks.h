@@ -36,6 +36,9 @@ void check_data_section(const json::Value& section, const std::string& path, con
 int launched_rank();
 /// Rank in the job (joins it).
 int rank_of_job();
+/// All of standard input. Launchers give it to rank 0 alone, so that rank reads it and tells the
+/// others (joins the job).
+std::string standard_input_of_job();
 /// Threads of each rank (0: the node's cores divided by its ranks) and the watchdog's time (0:
 /// none).
 void set_runtime(int threads, double watchdog_seconds);

@@ -4,6 +4,8 @@
 
 #include <chrono>
 #include <cstdlib>
+#include <iostream>
+#include <iterator>
 #include <thread>
 
 #include "api/checks.h"
@@ -44,6 +46,13 @@ int launched_rank() {
 
 int rank_of_job() { return job().rank(); }
 
+std::string standard_input_of_job() {
+  std::string text;
+  if (rank_of_job() == 0)
+    text.assign(std::istreambuf_iterator<char>(std::cin), std::istreambuf_iterator<char>());
+  return comm::gather_texts(job().all(), text).front();
+}
+
 void set_runtime(int threads, double watchdog_seconds) {
   set_threads(threads);
   job().watchdog().set_seconds(watchdog_seconds);
@@ -62,17 +71,14 @@ std::string device_table() {
 }
 
 int end_job(int status, const std::string& message) {
-  if (!joined || job().size() == 1) {
-    if (launched_rank() == 0) fmt::print(stderr, "{}\n", message);
-    return status;
-  }
-  const int rank = job().rank();
-  if (rank != 0) {
-    // An error that all ranks share is told once, by rank 0, which then ends the others while they
-    // wait here.
-    std::this_thread::sleep_for(std::chrono::milliseconds(700));
-  }
-  job().abort(status, rank == 0 ? message : fmt::format("[rank {}] {}", rank, message));
+  const bool alone = !joined || job().size() == 1;
+  const int rank = joined ? job().rank() : launched_rank();
+  // An error that all ranks share is told once, by rank 0, whose end then ends the others while
+  // they wait here.
+  if (rank != 0) std::this_thread::sleep_for(std::chrono::milliseconds(700));
+  const std::string named = rank == 0 ? message : fmt::format("[rank {}] {}", rank, message);
+  if (!alone) job().abort(status, named);
+  fmt::print(stderr, "{}\n", named);
   return status;
 }
 

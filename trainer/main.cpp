@@ -74,10 +74,10 @@ class CommandLine {
       const auto chosen = app_.get_subcommands();
       print_once(stdout, chosen.empty() ? app_.help() : chosen.front()->help());
       return 0;
-    } catch (const CLI::ExtrasError&) {
-      return usage(unknown_flags());
     } catch (const CLI::ParseError& error) {
-      return usage(error.what());
+      // A mistyped flag is what to say first: "--config is required" follows from it.
+      const std::string unknown = unknown_flags();
+      return usage(unknown.empty() ? error.what() : unknown);
     }
     action_();
     return 0;

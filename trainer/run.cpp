@@ -3,8 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <iostream>
-#include <iterator>
 
 #include "api/checks.h"
 #include "base/arguments.h"
@@ -20,8 +18,7 @@ std::shared_ptr<const json::Value> shared(const json::Value& value) {
 }
 
 std::string read_config_text(const std::string& file) {
-  if (file == "-")
-    return {std::istreambuf_iterator<char>(std::cin), std::istreambuf_iterator<char>()};
+  if (file == "-") return standard_input_of_job();
   if (fs::is_directory(file))
     throw Error(Error::Kind::config,
                 fmt::format("{}: is a directory, a config file was expected", file));
