@@ -105,7 +105,8 @@ std::string summary_text(const std::string& name, const std::vector<models::Laye
   }
   std::int64_t trainable = 0;
   std::int64_t frozen = 0;
-  std::int64_t bytes = 0;
+  std::int64_t trainable_bytes = 0;
+  std::int64_t frozen_bytes = 0;
   const layouts::Mesh mesh = distribution::mesh_of(distribution.device_mesh());
   Table variables({"Variable", "Shape", "Layout"});
   bool any = false;
@@ -114,14 +115,16 @@ std::string summary_text(const std::string& name, const std::vector<models::Laye
     if (variable.role != graph::Role::weight) continue;
     any = true;
     (variable.trainable ? trainable : frozen) += variable.shape.elements();
-    bytes += variable.shape.elements() * static_cast<std::int64_t>(size_of(variable.dtype));
+    (variable.trainable ? trainable_bytes : frozen_bytes) +=
+        variable.shape.elements() * static_cast<std::int64_t>(size_of(variable.dtype));
     variables.add(
         {variable.path, to_string(variable.shape), layouts::to_string(*variable.storage, mesh)});
   }
   std::string text = fmt::format("Model: \"{}\"\n{}", name, layers.text(2));
-  text += fmt::format(" Total params: {} ({})\n Trainable params: {}\n Non-trainable params: {}\n",
-                      grouped(trainable + frozen), shown_bytes(bytes), grouped(trainable),
-                      grouped(frozen));
+  text += fmt::format(
+      " Total params: {} ({})\n Trainable params: {} ({})\n Non-trainable params: {} ({})\n",
+      grouped(trainable + frozen), shown_bytes(trainable_bytes + frozen_bytes), grouped(trainable),
+      shown_bytes(trainable_bytes), grouped(frozen), shown_bytes(frozen_bytes));
   if (any)
     text += fmt::format("\nLayouts on the mesh [{}] ({})\n{}", fmt::join(mesh.shape(), ", "),
                         fmt::join(mesh.axis_names(), ", "), variables.text(9));
