@@ -126,6 +126,10 @@ void save_weights(exec::Storage& storage, comm::World& world, const std::string&
     exec::gather_slabs(
         storage, ids[i], world, [&](std::int64_t first, std::span<const std::byte> bytes) {
           guarded([&] {
+            if (dtype == DType::float32) {
+              writer->write(i, first * 4, bytes);
+              return;
+            }
             const auto count = static_cast<std::int64_t>(bytes.size() / size_of(dtype));
             converted.resize(static_cast<std::size_t>(count));
             io::convert(io::file_type_of(dtype), bytes.data(), DType::float32, converted.data(),
