@@ -1,0 +1,181 @@
+"""How jobs end when something breaks: soon, with the right status, the first cause named, nothing left behind."""
+import os
+import shutil
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+from support import FLOAT, INTEGER, expect, mlp_data, sequential, wait_for, write_safetensors
+
+LAUNCHER_KILLED = 137  # what mpirun returns for a rank that SIGKILL ended
+
+
+def endless_config(bench):
+    """More epochs than any test waits for."""
+    return {
+        "model": sequential("endless", [6], ("Dense", {"name": "hidden", "units": 64, "activation": "relu"}),
+                            ("Dense", {"name": "classes", "units": 3, "activation": "softmax"})),
+        "compile": {"optimizer": "adam", "loss": "sparse_categorical_crossentropy"},
+        "data": {"train": {"format": "safetensors", "path": mlp_data(bench)}},
+        "fit": {"epochs": 10000000, "batch_size": 8, "verbose": 0},
+        "output": {"log_steps": 1},
+        "runtime": {"threads": 1, "watchdog_seconds": 5},
+    }
+
+
+def hurt(bench, ranks, victim, sent):
+    """Trains and sends a signal to one rank in the middle; (result, seconds from the signal to the end)."""
+    process, folder = bench.start(endless_config(bench), ranks)
+    metrics = folder / "metrics.jsonl"
+    wait_for(lambda: metrics.exists() and metrics.stat().st_size > 2000 or process.poll() is not None, "training steps")
+    pids = bench.processes()
+    expect(len(pids) == ranks, f"{len(pids)} processes run, expected {ranks}")
+    os.kill(pids[victim], sent)
+    begin = time.monotonic()
+    result = bench.finish(process, folder, 40)
+    bench.expect_no_processes()
+    return result, time.monotonic() - begin
+
+
+def check_killed_rank(bench):
+    """A rank that SIGKILL ends takes the job with it within 15 s, whichever rank it is, and is named"""
+    for ranks, victim in ((2, 0), (3, 2)):
+        result, seconds = hurt(bench, ranks, victim, signal.SIGKILL)
+        expect(seconds <= 15, f"rank {victim} of {ranks}: {seconds:.1f} s")
+        result.expect_status(LAUNCHER_KILLED, 7)
+        expect(f"rank {victim}" in result.last_lines(), f"rank {victim} is not named: {result.describe()}")
+
+
+def check_stopped_rank(bench):
+    """A rank that SIGSTOP stops ends the job with exit 7 within 15 s and is named"""
+    for ranks, victim in ((2, 1), (3, 0)):
+        result, seconds = hurt(bench, ranks, victim, signal.SIGSTOP)
+        expect(seconds <= 15, f"rank {victim} of {ranks}: {seconds:.1f} s")
+        result.expect_status(7)
+        expect(f"rank {victim}" in result.last_lines(), f"rank {victim} is not named: {result.describe()}")
+
+
+def check_terminated_job(bench):
+    """SIGTERM to the launcher ends all ranks and leaves no process behind"""
+    process, folder = bench.start(endless_config(bench), 2)
+    wait_for(lambda: (folder / "metrics.jsonl").exists() or process.poll() is not None, "training steps")
+    process.terminate()
+    result = bench.finish(process, folder, 15)
+    expect(result.status != 0, "a job that was ended has exit 0")
+    bench.expect_no_processes()
+
+
+def check_error_on_one_rank(bench):
+    """A value that one rank alone reads and refuses ends all ranks with exit 3, the row named"""
+    rows = 64
+    x = [1.0] * (rows * 4)
+    x[(rows - 3) * 4] = float("nan")  # without shuffling, in the last rank's rows of the last batch
+    path = bench.new_path("damaged.safetensors")
+    write_safetensors(path, {"x": (FLOAT, [rows, 4], x), "y": (INTEGER, [rows], [0] * rows)})
+    config = endless_config(bench)
+    config["model"] = sequential("endless", [4], ("Dense", {"name": "classes", "units": 3, "activation": "softmax"}))
+    config["data"]["train"]["path"] = str(path)
+    config["fit"]["shuffle"] = False
+    config["fit"]["batch_size"] = 16
+    for ranks in (1, 2, 3):
+        result = bench.try_train(config, ranks).expect_status(3)
+        expect(result.seconds < 15, f"{ranks} ranks: {result.seconds:.1f} s")
+        expect(f"row {rows - 3}" in result.last_lines(), f"{ranks} ranks: row {rows - 3} is not named: {result.describe()}")
+        expect(path.name in result.last_lines(), f"the file is not named: {result.describe()}")
+        bench.expect_no_processes()
+
+
+def check_damaged_file(bench):
+    """A truncated data file ends the job with exit 3 and its name, before a step, on 1 and 2 ranks"""
+    path = bench.new_path("cut.safetensors")
+    path.write_bytes(Path(mlp_data(bench)).read_bytes()[:-7])
+    config = endless_config(bench)
+    config["data"]["train"]["path"] = str(path)
+    for ranks in (1, 2):
+        result = bench.try_train(config, ranks).expect_status(3)
+        expect(result.last_lines().count(path.name) == 1, f"the file is not named once: {result.describe()}")
+
+
+def check_no_memory(bench):
+    """A rank that may not have the memory that it needs ends the job with a message, not a crash"""
+    config = endless_config(bench)
+    config["model"] = sequential("wide", [6], ("Dense", {"name": "hidden", "units": 4000000}),
+                                 ("Dense", {"name": "classes", "units": 3}))
+    limited = bench.new_path("limited.sh")
+    limited.write_text(f'#!/bin/sh\n[ "$OMPI_COMM_WORLD_RANK" = 1 ] && ulimit -v 800000\nexec {bench.trainer} "$@"\n')
+    limited.chmod(0o755)
+    for ranks in (2,):
+        argv = ["mpirun", "-np", str(ranks), str(limited), "train", "--config", str(bench.write_config(config)),
+                "--output", str(bench.new_path("run"))]
+        begin = time.monotonic()
+        done = subprocess.run(argv, env=bench.environment(), capture_output=True, text=True, timeout=60)
+        seconds = time.monotonic() - begin
+        tail = "\n".join(done.stderr.splitlines()[-20:])
+        expect(done.returncode == 1, f"exit {done.returncode}: {tail}")
+        expect("memory" in tail and "[rank 1]" in tail, f"rank 1 and memory are not named: {tail}")
+        expect(seconds < 30, f"{seconds:.1f} s")
+        bench.expect_no_processes()
+
+
+def check_output_folder(bench):
+    """A folder that holds something is refused with exit 2 and stays as it was; an empty one is taken"""
+    config = endless_config(bench)
+    config["fit"]["epochs"] = 1
+    folder = bench.new_path("taken")
+    folder.mkdir()
+    bench.train(config, output=folder)
+    weights = (folder / "weights.safetensors").read_bytes()
+    for ranks in (1, 2):
+        result = bench.try_train(config, ranks, output=folder).expect_status(2)
+        expect("--overwrite" in result.stderr, result.describe())
+    expect((folder / "weights.safetensors").read_bytes() == weights, "the files changed")
+    bench.train(config, 1, "--overwrite", output=folder)
+
+
+def check_unwritable_output(bench):
+    """An output folder that cannot be made is exit 1 with the path and the system's reason, on 1 and 2 ranks"""
+    config = endless_config(bench)
+    config["fit"]["epochs"] = 1
+    file = bench.new_path("file")
+    file.write_text("no folder")
+    for ranks in (1, 2):
+        for folder in (file / "run", Path("/proc/tessera/run")):
+            result = bench.try_train(config, ranks, output=folder).expect_status(1)
+            expect(str(folder) in result.last_lines(), f"{folder} is not named: {result.describe()}")
+            expect(any(reason in result.last_lines() for reason in ("Not a directory", "No such file", "not permitted")),
+                   f"no reason: {result.describe()}")
+
+
+def check_full_disk(bench):
+    """A disk that fills up ends the job with exit 1, the file and the reason named, and no weights half written"""
+    folder = bench.new_path("small_disk")
+    folder.mkdir()
+    config = endless_config(bench)
+    config["fit"]["epochs"] = 1
+    config["model"] = sequential("large", [6], ("Dense", {"name": "hidden", "units": 60000}),
+                                 ("Dense", {"name": "classes", "units": 3}))
+    # Where no file system may be mounted, a limit on the size of files breaks the same write.
+    mounted = os.geteuid() == 0 and subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=300k", "tessera", str(folder)], capture_output=True).returncode == 0
+    limit = "" if mounted else "trap '' XFSZ; ulimit -f 300; "
+    limited = bench.new_path("limited.sh")
+    limited.write_text(f'#!/bin/bash\n{limit}exec {bench.trainer} "$@"\n')
+    limited.chmod(0o755)
+    try:
+        for ranks in (1, 2):
+            run = folder / f"run_{ranks}"
+            launcher = ["mpirun", "-np", "2"] if ranks == 2 else []
+            done = subprocess.run(launcher + [str(limited), "train", "--config", str(bench.write_config(config)),
+                                              "--output", str(run)],
+                                  env=bench.environment(), capture_output=True, text=True, timeout=60)
+            tail = "\n".join(done.stderr.splitlines()[-20:])
+            expect(done.returncode == 1, f"{ranks} ranks: exit {done.returncode}: {tail}")
+            reason = "No space left on device" if mounted else "File too large"
+            expect("weights.safetensors" in tail and reason in tail, f"{ranks} ranks: {tail}")
+            expect(not (run / "weights.safetensors").exists(), "weights that are not whole have the name of whole ones")
+            shutil.rmtree(run)
+    finally:
+        if mounted:
+            subprocess.run(["umount", str(folder)], check=True)
+    bench.expect_no_processes()
