@@ -38,6 +38,26 @@ Links link(const Draft& draft) {
   return links;
 }
 
+void remove_unread(Draft& draft) {
+  std::vector<bool> read = link(draft).held;
+  std::vector<bool> keep(draft.nodes.size(), true);
+  for (std::size_t i = draft.nodes.size(); i-- > 0;) {
+    const DraftNode& node = draft.nodes[i];
+    keep[i] = std::any_of(node.outputs.begin(), node.outputs.end(), [&read](DraftId output) {
+      return read[static_cast<std::size_t>(output)];
+    });
+    if (!keep[i]) continue;
+    for (const DraftId input : node.inputs) read[static_cast<std::size_t>(input)] = true;
+  }
+  std::size_t kept = 0;
+  for (std::size_t i = 0; i < keep.size(); ++i) {
+    if (!keep[i]) continue;
+    if (kept != i) draft.nodes[kept] = std::move(draft.nodes[i]);
+    ++kept;
+  }
+  draft.nodes.resize(kept);
+}
+
 layouts::Placement without_trivial_axes(const layouts::Placement& placement,
                                         const layouts::Mesh& mesh) {
   layouts::Placement result = placement;

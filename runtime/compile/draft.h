@@ -98,6 +98,9 @@ struct Links {
 };
 Links link(const Draft& draft);
 
+/// Removes nodes none of whose results is read.
+void remove_unread(Draft& draft);
+
 /// Placement without axes of size 1, which put no byte elsewhere.
 layouts::Placement without_trivial_axes(const layouts::Placement& placement,
                                         const layouts::Mesh& mesh);

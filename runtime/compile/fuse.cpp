@@ -66,7 +66,7 @@ class Fusion {
     }
     join_tiny_neighbours();
     rebuild();
-    remove_unread();
+    remove_unread(draft_);  // constants that only fused nodes read
   }
 
  private:
@@ -273,25 +273,6 @@ class Fusion {
       if (known == node.inputs.end()) known = node.inputs.insert(known, input);
       operand.index = static_cast<std::int16_t>(known - node.inputs.begin());
     }
-  }
-
-  /// Constants that only fused nodes read.
-  void remove_unread() {
-    std::vector<bool> read = links_.held;
-    std::vector<bool> keep(draft_.nodes.size(), true);
-    for (std::size_t i = draft_.nodes.size(); i-- > 0;) {
-      const DraftNode& node = draft_.nodes[i];
-      keep[i] = std::any_of(node.outputs.begin(), node.outputs.end(), [&read](DraftId output) {
-        return read[static_cast<std::size_t>(output)];
-      });
-      if (!keep[i]) continue;
-      for (const DraftId input : node.inputs) read[static_cast<std::size_t>(input)] = true;
-    }
-    std::vector<DraftNode> nodes;
-    for (std::size_t i = 0; i < keep.size(); ++i) {
-      if (keep[i]) nodes.push_back(std::move(draft_.nodes[i]));
-    }
-    draft_.nodes = std::move(nodes);
   }
 
   Draft& draft_;

@@ -200,17 +200,20 @@ class Planner {
       if (buffer_of_[static_cast<std::size_t>(node.outputs[o])] != result) continue;
       for (std::size_t i = 0; i < node.inputs.size(); ++i) {
         if (buffer_of_[static_cast<std::size_t>(node.inputs[i])] != operand) continue;
-        if (!same_local(node.outputs[o], node.inputs[i])) return false;
+        if (!same_part(node.outputs[o], node.inputs[i])) return false;
         if (!node.op->may_overwrite(o, i)) return false;
       }
     }
     return true;
   }
 
-  bool same_local(DraftId a, DraftId b) const {
-    const graph::LocalTensor first = local_of(draft_, a, rank_);
-    const graph::LocalTensor second = local_of(draft_, b, rank_);
-    return first.box.size == second.box.size && size_of(first.dtype) == size_of(second.dtype);
+  /// One local shape on every rank, so that all ranks decide alike.
+  bool same_part(DraftId a, DraftId b) const {
+    const DraftValue& first = draft_.value(a);
+    const DraftValue& second = draft_.value(b);
+    return !first.flat && !second.flat && first.type.shape == second.type.shape &&
+           first.placement.dims == second.placement.dims &&
+           size_of(first.type.dtype) == size_of(second.type.dtype);
   }
 
   void reuse_operands(std::int32_t event) {

@@ -113,6 +113,7 @@ class Propagation {
 
 Draft propagate(const graph::Graph& graph, const layouts::Mesh& mesh, bool with_reports) {
   Draft draft = Propagation(graph, mesh, with_reports).run();
+  remove_unread(draft);  // what pins ask of results that nobody reads
   verify(draft, "propagation");
   return draft;
 }

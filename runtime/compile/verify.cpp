@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <tuple>
 #include <utility>
 
@@ -33,6 +34,7 @@ class Verification {
       roots_.push_back(root_of(static_cast<TensorId>(i)));
     }
     find_last_reads();
+    find_written();
   }
 
   void run() {
@@ -174,22 +176,27 @@ class Verification {
         demand(sent || !here.meets(part), show(id) + " is read while a collective is in flight");
       }
     }
-    if (tensor(id).space != Space::arena && !overwritten_.contains(here.buffer)) return;
-    const auto content = live_.find(root(id));
-    if (content != live_.end()) return;
-    demand(tensor(id).space == Space::variable && root_is_old(id),
+    if (tensor(id).space != Space::arena && is_old(id)) {
+      demand(!overwritten_.contains(here.buffer), show(id) + " is read after it was overwritten");
+      return;
+    }
+    demand(live_.contains(root(id)),
            show(id) + " is read but does not hold what was written for it");
-    demand(false, show(id) + " is read after it was overwritten");
+  }
+
+  void find_written() {
+    written_.assign(program_.tensors.size(), false);
+    const auto note = [this](TensorId id) { written_[static_cast<std::size_t>(root(id))] = true; };
+    for (const Instruction& instruction : program_.instructions) {
+      for (const TensorId output : instruction.outputs) note(output);
+    }
+    for (const Collective& collective : program_.collectives) {
+      if (collective.receive != collective.send) note(collective.receive);
+    }
   }
 
   /// A variable as it was when the step started: no instruction writes it.
-  bool root_is_old(TensorId id) const {
-    return std::none_of(program_.instructions.begin(), program_.instructions.end(),
-                        [&](const Instruction& instruction) {
-                          return std::find(instruction.outputs.begin(), instruction.outputs.end(),
-                                           root(id)) != instruction.outputs.end();
-                        });
-  }
+  bool is_old(TensorId id) const { return !written_[static_cast<std::size_t>(root(id))]; }
 
   void write(TensorId id) {
     const Range here = range(id);
@@ -198,7 +205,7 @@ class Verification {
     live_[root(id)] = here;
     if (tensor(id).space == Space::variable) {
       demand_old_value_is_done(id, here);
-      overwritten_.insert({here.buffer, id});
+      overwritten_.insert(here.buffer);
     }
   }
 
@@ -207,8 +214,7 @@ class Verification {
       const auto other = static_cast<TensorId>(i);
       if (tensor(other).space != Space::variable || range(other).buffer != here.buffer) continue;
       if (root(other) == root(id) || last_read_[i] <= now_) continue;
-      demand(!root_is_old(other),
-             fmt::format("{} replaces the old value that is read later", show(id)));
+      demand(!is_old(other), fmt::format("{} replaces the old value that is read later", show(id)));
     }
   }
 
@@ -253,8 +259,8 @@ class Verification {
   std::map<TensorId, Range> live_;       // contents of memory, by root
   std::map<int, std::vector<Range>> flying_;
   std::map<int, int> started_;
-  std::map<std::tuple<Space, std::int32_t>, TensorId>
-      overwritten_;  // variables written by the step
+  std::vector<bool> written_;                              // by root: some instruction makes it
+  std::set<std::tuple<Space, std::int32_t>> overwritten_;  // variables written by the step
   std::int64_t now_ = 0;
 };
 

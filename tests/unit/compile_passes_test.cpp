@@ -103,7 +103,6 @@ TEST_CASE("nodes that nobody needs go, equal ones merge, constants fold") {
 TEST_CASE("values with two names or pins stay apart") {
   Step step;
   const SymbolicTensor x = step.input("x", {4, 4}, cuts({{}, {}}));
-  SymbolicTensor last = x;
   std::vector<SymbolicTensor> made;
   for (const char* path : {"one", "two"}) {
     const graph::Builder::Scope scope(step.builder, path);
