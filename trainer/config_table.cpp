@@ -165,20 +165,20 @@ unsigned accepts_of(const json::Value& value) {
   return 0;
 }
 
-std::string range_of(const Row& row) {
+/// kMaxCount is no limit that anyone meets: it is named only where a value lies beyond it.
+std::string range_of(const Row& row, bool beyond) {
   const bool low = std::isfinite(row.least);
-  const bool high = std::isfinite(row.most) && row.most < kMaxCount;
-  if (low && high) return fmt::format(" from {} to {}", row.least, row.most);
-  if (low) return fmt::format(" of at least {}", row.least);
-  return "";
+  if (low && std::isfinite(row.most) && (beyond || row.most < kMaxCount))
+    return fmt::format(" from {} to {:.16g}", row.least, row.most);
+  return low ? fmt::format(" of at least {}", row.least) : "";
 }
 
 /// "an integer of at least 1, or null".
-std::string expected(const Row& row) {
+std::string expected(const Row& row, bool beyond = false) {
   std::vector<std::string> parts;
   if ((row.accepts & kBoolean) != 0) parts.emplace_back("true or false (a boolean)");
-  if ((row.accepts & kInteger) != 0) parts.push_back("an integer" + range_of(row));
-  if ((row.accepts & kNumber) != 0) parts.push_back("a number" + range_of(row));
+  if ((row.accepts & kInteger) != 0) parts.push_back("an integer" + range_of(row, beyond));
+  if ((row.accepts & kNumber) != 0) parts.push_back("a number" + range_of(row, beyond));
   if ((row.accepts & kString) != 0) {
     parts.push_back(row.choices.empty() ? "a string"
                                         : fmt::format("\"{}\"", fmt::join(row.choices, "\", \"")));
@@ -208,7 +208,9 @@ void check_row(const json::Value& value, const Row& row, json::Problems& problem
   if (good) return;
   const std::string near = value.is_string() ? json::did_you_mean(value.string, row.choices) : "";
   problems.add(problem(value, row.path,
-                       fmt::format("expected {}, got {}{}", expected(row), shown(value), near)));
+                       fmt::format("expected {}, got {}{}",
+                                   expected(row, value.is_number() && value.number > row.most),
+                                   shown(value), near)));
 }
 
 void check_section(const json::Value& object, std::string_view section, json::Problems& problems) {
@@ -263,8 +265,7 @@ json::Value schema_of(const Row& row) {
       {"type", json::make_array(std::move(types))}};
   if ((row.accepts & (kInteger | kNumber)) != 0) {
     if (std::isfinite(row.least)) members.emplace_back("minimum", json::make(row.least));
-    if (std::isfinite(row.most) && row.most < kMaxCount)
-      members.emplace_back("maximum", json::make(row.most));
+    if (std::isfinite(row.most)) members.emplace_back("maximum", json::make(row.most));
   }
   if (!row.choices.empty()) {
     // Choices bind strings only: other types that the key accepts stay free.
@@ -282,24 +283,6 @@ json::Value schema_of(const Row& row) {
     members.emplace_back("additionalProperties", json::make(false));
   }
   return json::make_object(std::move(members));
-}
-
-/// The text of a --set assignment as a value placed at "--set path".
-json::Value set_value(const std::string& text, const std::string& where) {
-  json::Problems problems;
-  json::Value value = json::parse(text, where, problems);
-  if (!problems.empty()) value = json::make(text);
-  return value;
-}
-
-void place_at(json::Value& value, const std::shared_ptr<const std::string>& where) {
-  value.file = where;
-  value.position = {};
-  for (json::Value& item : value.array) place_at(item, where);
-  for (json::Member& member : value.object) {
-    member.key_position = {};
-    place_at(member.value, where);
-  }
 }
 
 }  // namespace
@@ -343,51 +326,6 @@ std::string config_reference() {
         row.fallback.empty() || row.section ? "" : fmt::format("`{}`", row.fallback), about);
   }
   return text;
-}
-
-void apply_set(json::Value& config, const std::string& assignment, json::Problems& problems) {
-  const std::size_t equals = assignment.find('=');
-  if (equals == std::string::npos || equals == 0) {
-    problems.add({"", {}, "", fmt::format("--set {}: expected path.to.key=value", assignment)});
-    return;
-  }
-  const std::string path = assignment.substr(0, equals);
-  const auto where = std::make_shared<const std::string>("--set " + path);
-  json::Value value = set_value(assignment.substr(equals + 1), *where);
-  place_at(value, where);
-  json::Value* at = &config;
-  for (std::size_t begin = 0; begin <= path.size();) {
-    std::size_t end = path.find('.', begin);
-    if (end == std::string::npos) end = path.size();
-    std::string key = path.substr(begin, end - begin);
-    begin = end + 1;
-    const std::size_t bracket = key.find('[');
-    std::string index = bracket == std::string::npos
-                            ? ""
-                            : key.substr(bracket + 1, key.find(']', bracket) - bracket - 1);
-    key.resize(std::min(bracket, key.size()));
-    if (!at->is_object()) *at = json::make_object();
-    json::Member* member = nullptr;
-    for (json::Member& known : at->object) {
-      if (known.key == key) member = &known;
-    }
-    if (member == nullptr) {
-      at->object.push_back({key, {}, json::make_object()});
-      member = &at->object.back();
-      place_at(member->value, where);
-    }
-    at = &member->value;
-    if (index.empty()) continue;
-    const bool digits = index.size() < 6 && std::all_of(index.begin(), index.end(), [](char c) {
-                          return c >= '0' && c <= '9';
-                        });
-    if (!digits || !at->is_array() || std::stoul(index) >= at->array.size()) {
-      problems.add({*where, {}, path, fmt::format("there is no element [{}]", index)});
-      return;
-    }
-    at = &at->array[std::stoul(index)];
-  }
-  *at = std::move(value);
 }
 
 }  // namespace tessera::trainer

@@ -47,8 +47,9 @@ json::Value config_schema();
 /// The reference page in Markdown.
 std::string config_reference();
 
-/// Applies "path.to.key=value": the value is JSON where it parses, else a string. Problems are
-/// placed at "--set path".
+/// Applies "path.to.key=value": the value is JSON where it parses, else a string. Items are named by
+/// index (`callbacks[0].config.patience`), keys that are no plain words in quotes
+/// (`distribution.config.layout_map[".*kernel"]`). Problems are placed at "--set path".
 void apply_set(json::Value& config, const std::string& assignment, json::Problems& problems);
 
 }  // namespace tessera::trainer

@@ -157,18 +157,19 @@ std::shared_ptr<const Source> open_idx(const std::string& path) {
   const IdxHeader header = read_idx_header(file, path);
   const std::size_t width = io::size_of(header.type);
   std::int64_t expected = 0;
+  if (!io::declared_bytes(header.shape.sizes(), width, expected)) {
+    throw Error(Error::Kind::data,
+                fmt::format("{}: declares the shape {}, more than memory can hold", path,
+                            to_string(header.shape)));
+  }
   // One byte more tells a file that is too long, however much it would inflate to.
-  std::string data;
-  const bool fits = io::declared_bytes(header.shape.sizes(), width, expected);
-  if (fits) data = file.read(static_cast<std::size_t>(expected) + 1);
-  if (!fits || static_cast<std::size_t>(expected) != data.size()) {
+  std::string data = file.read(static_cast<std::size_t>(expected) + 1);
+  if (data.size() != static_cast<std::size_t>(expected)) {
+    const bool more = data.size() > static_cast<std::size_t>(expected);
     throw Error(Error::Kind::data,
                 fmt::format("{}: the header says {} of {}, {} bytes of data; the file holds {}",
-                            path, to_string(header.shape), io::name_of(header.type),
-                            fits ? std::to_string(expected) : "too many",
-                            static_cast<std::int64_t>(data.size()) > expected
-                                ? "more"
-                                : std::to_string(data.size())));
+                            path, to_string(header.shape), io::name_of(header.type), expected,
+                            more ? "more" : std::to_string(data.size())));
   }
   for (std::size_t i = 0; i < data.size(); i += width)
     std::reverse(data.begin() + static_cast<std::ptrdiff_t>(i),

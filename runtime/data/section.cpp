@@ -83,7 +83,8 @@ void read_csv(Section& section, json::Arguments& arguments) {
   }
   section.header = arguments.boolean("header", true);
   section.separator = arguments.text("separator", ",");
-  if (section.separator.size() != 1 || section.separator == "\"") {
+  if (section.separator.size() != 1 ||
+      std::string_view("\"\r\n").find(section.separator) != std::string_view::npos) {
     arguments.problem(*arguments.value("separator"), "separator", "expected one character");
     section.separator = ",";
   }

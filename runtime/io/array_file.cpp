@@ -210,8 +210,8 @@ std::unique_ptr<ArrayFile> open_array_file(const std::string& path, Error::Kind 
   const bool npy = head.starts_with("\x93NUMPY");
   if (expected.empty()) {
     expected = zip ? "npz" : npy ? "npy" : "safetensors";
-    if (!zip && path.ends_with(".npz")) expected = "npz";
-    if (!npy && path.ends_with(".npy")) expected = "npy";
+    if (!zip && !npy && path.ends_with(".npz")) expected = "npz";
+    if (!zip && !npy && path.ends_with(".npy")) expected = "npy";
   }
   if (expected == "npz") {
     if (!zip) refuse("not an .npz archive: it does not start as a zip file does");

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cstring>
 #include <mutex>
-#include <set>
 
 #include "base/json.h"
 #include "runtime/io/npy.h"
@@ -34,17 +33,13 @@ class NpzFile : public ArrayFile {
     if (archive_ == nullptr) {
       zip_error_t error;
       zip_error_init_with_code(&error, code);
-      const std::string reason = zip_error_strerror(&error);
+      const std::string reason =
+          code == ZIP_ER_EXISTS ? "it holds a name twice" : zip_error_strerror(&error);
       zip_error_fini(&error);
       throw Error(kind, fmt::format("{}: cannot be read as an .npz archive: {}", path, reason));
     }
     const zip_int64_t count = zip_get_num_entries(archive_.get(), 0);
     for (zip_int64_t i = 0; i < count; ++i) add_member(static_cast<zip_uint64_t>(i));
-    std::set<std::string_view> names;
-    for (const ArrayInfo& info : arrays_) {
-      if (!names.insert(info.name).second)
-        fail(path_, fmt::format("holds \"{}\" twice", json::printable(info.name)));
-    }
   }
 
  protected:

@@ -186,25 +186,22 @@ void write_all(int file, const std::string& path, std::int64_t offset,
   }
 }
 
+/// Without spaces, as the format's own library writes it.
 std::string header_text(const std::vector<ArrayInfo>& tensors,
                         const std::vector<std::size_t>& order,
                         const std::vector<std::int64_t>& offsets) {
-  std::vector<std::pair<std::string, json::Value>> members;
+  std::string text = "{";
   for (const std::size_t i : order) {
     const ArrayInfo& tensor = tensors[i];
-    std::vector<json::Value> sizes;
-    for (const std::int64_t size : tensor.shape.sizes()) sizes.push_back(json::make(size));
     const std::int64_t end =
         offsets[i] + tensor.shape.elements() * static_cast<std::int64_t>(size_of(tensor.type));
-    members.emplace_back(
-        tensor.name,
-        json::make_object(
-            {{"dtype", json::make(std::string(code_of(tensor.type)))},
-             {"shape", json::make_array(std::move(sizes))},
-             {"data_offsets", json::make_array({json::make(offsets[i]), json::make(end)})}}));
+    text +=
+        fmt::format(R"({}{}:{{"dtype":"{}","shape":[{}],"data_offsets":[{},{}]}})",
+                    text.size() > 1 ? "," : "", json::dump(json::make(tensor.name), -1),
+                    code_of(tensor.type), fmt::join(tensor.shape.sizes(), ","), offsets[i], end);
   }
-  std::string text = json::dump(json::make_object(std::move(members)), -1);
-  while (text.size() % 8 != 0) text.push_back(' ');
+  text += "}";
+  text.resize((text.size() + 7) / 8 * 8, ' ');
   return text;
 }
 
