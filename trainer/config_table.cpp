@@ -152,7 +152,7 @@ unsigned accepts_of(const json::Value& value) {
     case json::Kind::integer:
       return kInteger | kNumber;
     case json::Kind::number:
-      return value.number == std::trunc(value.number) && std::abs(value.number) < kMaxCount
+      return value.number == std::trunc(value.number) && std::abs(value.number) <= kMaxCount
                  ? kInteger | kNumber
                  : static_cast<unsigned>(kNumber);
     case json::Kind::string:
