@@ -148,7 +148,7 @@ std::optional<Activation> from_layer(const json::Identifier& identifier, const s
     return [=](SymbolicTensor x) { return elu(x, alpha); };
   }
   if (identifier.class_name == "Softmax") {
-    const auto dim = static_cast<int>(config.integer("axis", -1));
+    const auto dim = static_cast<int>(config.integer("axis", -1, -8, 8));
     return [=](SymbolicTensor x) { return softmax(x, dim); };
   }
   if (identifier.class_name == "Activation") {

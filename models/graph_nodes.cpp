@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 
 namespace tessera::models {
 namespace {
@@ -18,9 +19,14 @@ bool is_triple(const json::Value& value) {
          value.array[1].kind == json::Kind::integer && value.array[2].kind == json::Kind::integer;
 }
 
+// -1, which no call and no output has, for what is out of any range.
+int index_of(const json::Value& value) {
+  const bool fits = value.integer >= 0 && value.integer <= std::numeric_limits<int>::max();
+  return fits ? static_cast<int>(value.integer) : -1;
+}
+
 TensorReference reference_of(const json::Value& triple) {
-  return {triple.array[0].string, static_cast<int>(triple.array[1].integer),
-          static_cast<int>(triple.array[2].integer), &triple};
+  return {triple.array[0].string, index_of(triple.array[1]), index_of(triple.array[2]), &triple};
 }
 
 bool holds_reference(const NodeArgument& argument) {

@@ -107,6 +107,7 @@ std::vector<MaskedTensor> Layer::operator()(Pass& pass, const CallArguments& arg
   }
   std::vector<MaskedTensor> outputs = call(pass, inputs);
   for (MaskedTensor& output : outputs) {
+    if (output.value) checked_elements(output.value.shape().sizes());
     if (activity_regularizer_ && output.value) {
       // Keras takes the penalty of a batch's activities per sample.
       const auto batch = static_cast<double>(std::max<std::int64_t>(1, output.value.shape()[0]));
@@ -151,6 +152,7 @@ void Layer::build(const CallArguments& /*arguments*/, WeightStore& /*store*/) {}
 
 Weight Layer::add_weight(WeightStore& store, std::string_view name, const Shape& shape,
                          const WeightConfig& config, const WeightOptions& options) {
+  checked_elements(shape.sizes());
   graph::Variable variable;
   variable.path = fmt::format("{}/{}", info_.path, name);
   variable.shape = shape;
@@ -187,6 +189,21 @@ std::size_t positive_dim(std::int64_t dim, std::size_t rank, std::string_view wh
         fmt::format("{} {} is out of range for an input of {} dimensions", what, dim, rank));
   }
   return static_cast<std::size_t>(dim < 0 ? dim + size : dim);
+}
+
+std::vector<int> positive_dims(const std::vector<std::int64_t>& dims, std::size_t rank,
+                               std::string_view what) {
+  std::vector<int> result;
+  for (const std::int64_t dim : dims) {
+    result.push_back(static_cast<int>(positive_dim(dim, rank, what)));
+    if (std::count(result.begin(), result.end(), result.back()) > 1) {
+      throw Error(Error::Kind::config, fmt::format("{}: dimension {} twice", what, result.back()));
+    }
+  }
+  if (result.empty()) {
+    throw Error(Error::Kind::config, fmt::format("{}: expected at least one dimension", what));
+  }
+  return result;
 }
 
 }  // namespace tessera::models

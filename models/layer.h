@@ -205,7 +205,14 @@ class FunctionLayer : public TensorLayer {
   Function function_;
 };
 
+/// Largest size of one dimension that a config may ask for: products of a few of them still fit.
+inline constexpr std::int64_t kMaxSize = (std::int64_t{1} << 31) - 1;
+
 /// `dim` counted from the front. Throws config with the layer's words when it is out of range.
 std::size_t positive_dim(std::int64_t dim, std::size_t rank, std::string_view what);
+
+/// The same for a list, in its order. Throws also where a dimension is named twice or none is.
+std::vector<int> positive_dims(const std::vector<std::int64_t>& dims, std::size_t rank,
+                               std::string_view what);
 
 }  // namespace tessera::models

@@ -150,7 +150,7 @@ train::TensorSpec read_input_spec(const json::Value& shape, const std::string& p
   }
   for (std::size_t i = 1; i < shape.array.size(); ++i) {
     const json::Value& size = shape.array[i];
-    if (size.kind == json::Kind::integer && size.integer >= 0) {
+    if (size.kind == json::Kind::integer && size.integer >= 0 && size.integer <= kMaxSize) {
       spec.sample_shape.push_back(size.integer);
       continue;
     }
@@ -160,6 +160,14 @@ train::TensorSpec read_input_spec(const json::Value& shape, const std::string& p
                                     i, json::printable(spec.name))
                       : std::string("expected a size: a whole number that is not negative"));
     spec.sample_shape.push_back(1);
+  }
+  try {
+    Shape whole = spec.sample_shape;
+    if (whole.rank() < Shape::kMaxRank) whole.push_back(kProbeBatch);
+    checked_elements(whole.sizes());
+  } catch (const Error& error) {
+    problem(shape, error.what());
+    spec.sample_shape = {};
   }
   return spec;
 }

@@ -66,10 +66,7 @@ class Softmax : public TensorLayer {
  private:
   SymbolicTensor softmax_over_axes(SymbolicTensor x) const {
     using namespace ops;  // NOLINT: formulas read as formulas
-    std::vector<int> dims;
-    for (const std::int64_t axis : axes_) {
-      dims.push_back(static_cast<int>(positive_dim(axis, x.rank(), "axis")));
-    }
+    const std::vector<int> dims = positive_dims(axes_, x.rank(), "axis");
     if (dims.size() == 1) return softmax(x, dims.front());
     const SymbolicTensor exponents = exp(x - stop_gradient(max(x, dims, true)));
     return exponents / sum(exponents, dims, true);

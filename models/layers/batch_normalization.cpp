@@ -37,7 +37,9 @@ class BatchNormalization : public TensorLayer {
 
  protected:
   void build(const Shape& input, WeightStore& store) override {
-    const Shape shape{input[positive_dim(axis_, input.rank(), "axis")]};
+    const std::size_t dim = positive_dim(axis_, input.rank(), "axis");
+    if (dim == 0) fail("axis: the batch has no channels");
+    const Shape shape{input[dim]};
     if (scale_) gamma_ = add_weight(store, "gamma", shape, gamma_config_);
     if (center_) beta_ = add_weight(store, "beta", shape, beta_config_);
     moving_mean_ = add_weight(store, "moving_mean", shape, mean_config_, {false, {}, {}});

@@ -18,7 +18,7 @@ class Dense : public TensorLayer {
         kernel_config_(read_weight(config, "kernel", "glorot_uniform")),
         bias_config_(read_weight(config, "bias", "zeros")) {
     config.required("units");
-    units_ = config.integer("units", 1, 1);
+    units_ = config.integer("units", 1, 1, kMaxSize);
     // A low-rank adaptation would add weights that this layer does not have.
     if (const json::Value* rank = config.value("lora_rank"); rank != nullptr && !rank->is_null()) {
       config.problem(*rank, "lora_rank", "expected null: low-rank adaptation is not supported");

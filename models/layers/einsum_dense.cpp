@@ -101,6 +101,7 @@ class EinsumDense : public TensorLayer {
                         letter));
       }
       kernel.push_back(found->second);
+      if (letter == full_input_.front()) fail("the kernel cannot have the batch dimension");
       const bool in_input = full_input_.find(letter) != std::string::npos;
       const bool in_output = full_output_.find(letter) != std::string::npos;
       if (in_input && !in_output) axes.input.push_back(static_cast<int>(i));
@@ -126,7 +127,7 @@ class EinsumDense : public TensorLayer {
     for (const json::Value& size : value->is_array() ? value->array : single) {
       if (size.is_null()) {
         output_shape_.push_back(-1);
-      } else if (size.kind == json::Kind::integer && size.integer > 0) {
+      } else if (size.kind == json::Kind::integer && size.integer > 0 && size.integer <= kMaxSize) {
         output_shape_.push_back(size.integer);
       } else {
         config.problem(size, "output_shape", "expected sizes or null for each output dimension");

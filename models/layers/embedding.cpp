@@ -15,8 +15,8 @@ class Embedding : public Layer {
         mask_zero_(config.boolean("mask_zero", false)) {
     config.required("input_dim");
     config.required("output_dim");
-    input_dim_ = config.integer("input_dim", 1, 1);
-    output_dim_ = config.integer("output_dim", 1, 1);
+    input_dim_ = config.integer("input_dim", 1, 1, kMaxSize);
+    output_dim_ = config.integer("output_dim", 1, 1, kMaxSize);
     if (const json::Value* rank = config.value("lora_rank"); rank != nullptr && !rank->is_null()) {
       config.problem(*rank, "lora_rank", "expected null: low-rank adaptation is not supported");
     }

@@ -1,8 +1,6 @@
 // LayerNormalization, RMSNormalization, UnitNormalization.
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include "models/layers/layers.h"
 #include "models/layers/norms.h"
 #include "runtime/ops/ops.h"
@@ -12,14 +10,12 @@ namespace {
 
 using namespace ops;  // NOLINT: formulas read as formulas
 
-// "axis" as dimensions counted from the front, in the order given.
-std::vector<std::size_t> positive_dims(const std::vector<std::int64_t>& axes, std::size_t rank) {
+// "axis" as dimensions counted from the front, in the order given; never the batch.
+std::vector<std::size_t> feature_dims(const std::vector<std::int64_t>& axes, std::size_t rank) {
   std::vector<std::size_t> dims;
-  for (const std::int64_t axis : axes) {
-    dims.push_back(positive_dim(axis, rank, "axis"));
-    if (std::count(dims.begin(), dims.end(), dims.back()) > 1) {
-      throw Error(Error::Kind::config, fmt::format("axis: dimension {} twice", dims.back()));
-    }
+  for (const int dim : positive_dims(axes, rank, "axis")) {
+    if (dim == 0) throw Error(Error::Kind::config, "axis: the batch cannot be normalised over");
+    dims.push_back(static_cast<std::size_t>(dim));
   }
   return dims;
 }
@@ -57,13 +53,13 @@ class LayerNormalization : public TensorLayer {
 
  protected:
   void build(const Shape& input, WeightStore& store) override {
-    const Shape shape = sizes_at(input, positive_dims(axes_, input.rank()));
+    const Shape shape = sizes_at(input, feature_dims(axes_, input.rank()));
     if (scale_ || rms_scaling_) gamma_ = add_weight(store, "gamma", shape, gamma_config_);
     if (center_ && !rms_scaling_) beta_ = add_weight(store, "beta", shape, beta_config_);
   }
 
   SymbolicTensor call(Pass& pass, SymbolicTensor x, SymbolicTensor /*mask*/) override {
-    const std::vector<std::size_t> dims = positive_dims(axes_, x.rank());
+    const std::vector<std::size_t> dims = feature_dims(axes_, x.rank());
     const SymbolicTensor gamma = gamma_ ? pass.weight(gamma_, wide_dtype()) : SymbolicTensor{};
     const SymbolicTensor beta = beta_ ? pass.weight(beta_, wide_dtype()) : SymbolicTensor{};
     if (is_last(dims, x.rank()) && !rms_scaling_) return fused(x, gamma, beta);
@@ -103,12 +99,12 @@ class RmsNormalization : public TensorLayer {
 
  protected:
   void build(const Shape& input, WeightStore& store) override {
-    scale_ = add_weight(store, "scale", sizes_at(input, positive_dims(axes_, input.rank())),
+    scale_ = add_weight(store, "scale", sizes_at(input, feature_dims(axes_, input.rank())),
                         plain_weight("ones"));
   }
 
   SymbolicTensor call(Pass& pass, SymbolicTensor x, SymbolicTensor /*mask*/) override {
-    const std::vector<std::size_t> dims = positive_dims(axes_, x.rank());
+    const std::vector<std::size_t> dims = feature_dims(axes_, x.rank());
     const SymbolicTensor scale = pass.weight(scale_, wide_dtype());
     if (is_last(dims, x.rank())) return rms_norm(x, scale, epsilon_);
     const DType dtype = x.dtype();
@@ -139,7 +135,7 @@ std::unique_ptr<Layer> make_unit_normalization(LayerInfo info, json::Arguments& 
     constexpr double kEpsilon = 1e-12;
     const DType dtype = x.dtype();
     x = widen(x, dtype == DType::float64 ? dtype : DType::float32);
-    return widen(unit_norm(x, to_ints(positive_dims(axes, x.rank())), kEpsilon), dtype);
+    return widen(unit_norm(x, positive_dims(axes, x.rank(), "axis"), kEpsilon), dtype);
   });
 }
 

@@ -40,6 +40,11 @@ std::unique_ptr<Layer> make_flatten(LayerInfo info, json::Arguments& config) {
 std::unique_ptr<Layer> make_reshape(LayerInfo info, json::Arguments& config) {
   config.required("target_shape");
   const auto target = config.integers("target_shape").value_or(std::vector<std::int64_t>{-1});
+  for (const std::int64_t size : target) {
+    if (size >= -1 && size <= kMaxSize) continue;
+    config.problem(*config.value("target_shape"), "target_shape",
+                   fmt::format("expected sizes and at most one -1, got {}", size));
+  }
   return function_layer(std::move(info), MaskRule::drop, [target](SymbolicTensor x) {
     Shape shape{x.shape()[0]};
     for (const std::int64_t size : target) shape.push_back(size);
@@ -74,7 +79,7 @@ std::unique_ptr<Layer> make_permute(LayerInfo info, json::Arguments& config) {
 
 std::unique_ptr<Layer> make_repeat_vector(LayerInfo info, json::Arguments& config) {
   config.required("n");
-  const std::int64_t n = config.integer("n", 1, 1);
+  const std::int64_t n = config.integer("n", 1, 1, kMaxSize);
   return function_layer(std::move(info), MaskRule::drop, [n](SymbolicTensor x) {
     if (x.rank() != 2) {
       throw Error(Error::Kind::config,

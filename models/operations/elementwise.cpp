@@ -10,6 +10,8 @@ namespace {
 
 using namespace ops;  // NOLINT: formulas read as formulas
 
+constexpr auto kMaxRank = static_cast<std::int64_t>(Shape::kMaxRank);
+
 using Unary = SymbolicTensor (*)(SymbolicTensor x);
 using Binary = SymbolicTensor (*)(SymbolicTensor a, SymbolicTensor b);
 
@@ -48,11 +50,11 @@ std::unique_ptr<Layer> activation(LayerInfo info, Activation function) {
 }
 
 std::unique_ptr<Layer> make_softmax(LayerInfo info, json::Arguments& config) {
-  const auto dim = static_cast<int>(config.integer("axis", -1));
+  const auto dim = static_cast<int>(config.integer("axis", -1, -kMaxRank, kMaxRank));
   return activation(std::move(info), [dim](SymbolicTensor x) { return softmax(x, dim); });
 }
 std::unique_ptr<Layer> make_log_softmax(LayerInfo info, json::Arguments& config) {
-  const auto dim = static_cast<int>(config.integer("axis", -1));
+  const auto dim = static_cast<int>(config.integer("axis", -1, -kMaxRank, kMaxRank));
   return activation(std::move(info), [dim](SymbolicTensor x) { return log_softmax(x, dim); });
 }
 std::unique_ptr<Layer> make_gelu(LayerInfo info, json::Arguments& config) {
@@ -68,7 +70,7 @@ std::unique_ptr<Layer> make_elu(LayerInfo info, json::Arguments& config) {
   return activation(std::move(info), [=](SymbolicTensor x) { return elu(x, alpha); });
 }
 std::unique_ptr<Layer> make_glu(LayerInfo info, json::Arguments& config) {
-  const auto dim = static_cast<int>(config.integer("axis", -1));
+  const auto dim = static_cast<int>(config.integer("axis", -1, -kMaxRank, kMaxRank));
   return activation(std::move(info), [dim](SymbolicTensor x) { return glu(x, dim); });
 }
 std::unique_ptr<Layer> make_threshold(LayerInfo info, json::Arguments& config) {

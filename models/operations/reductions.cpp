@@ -24,13 +24,13 @@ SymbolicTensor any(SymbolicTensor x, const std::vector<int>& dims, bool keepdims
 
 LayerFactory reduction(Reduce function) {
   return [function](LayerInfo info, json::Arguments& config) {
-    std::vector<int> dims;
-    for (const std::int64_t dim : config.integers("axis").value_or(std::vector<std::int64_t>{})) {
-      dims.push_back(static_cast<int>(dim));
-    }
+    const auto axes = config.integers("axis");
     const bool keepdims = config.boolean("keepdims", false);
     return make_operation(std::move(info), [=](Pass& pass, const std::vector<Argument>& arguments) {
-      return function(tensor_at(pass, arguments, 0), dims, keepdims);
+      const SymbolicTensor x = tensor_at(pass, arguments, 0);
+      const std::vector<int> dims =
+          axes ? positive_dims(*axes, x.rank(), "axis") : std::vector<int>{};
+      return function(x, dims, keepdims);
     });
   };
 }

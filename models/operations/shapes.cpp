@@ -9,17 +9,18 @@
 namespace tessera::models::operations {
 namespace {
 
-std::vector<int> to_ints(const std::vector<std::int64_t>& values) {
-  return {values.begin(), values.end()};
-}
+constexpr auto kMaxRank = static_cast<std::int64_t>(Shape::kMaxRank);
 
-// A target that was recorded for one batch size means the batch of the call.
 std::unique_ptr<Layer> make_reshape(LayerInfo info, json::Arguments& config) {
   const auto target = config.integers("newshape").value_or(std::vector<std::int64_t>{-1});
-  return make_operation(std::move(info),
-                        [target](Pass& pass, const std::vector<Argument>& arguments) {
-                          return ops::reshape(tensor_at(pass, arguments, 0), Shape(target));
-                        });
+  return make_operation(
+      std::move(info), [target](Pass& pass, const std::vector<Argument>& arguments) {
+        const bool good = std::all_of(target.begin(), target.end(), [](std::int64_t size) {
+          return size >= -1 && size <= kMaxSize;
+        });
+        if (!good) throw Error(Error::Kind::config, "newshape: expected sizes and at most one -1");
+        return ops::reshape(tensor_at(pass, arguments, 0), Shape(target));
+      });
 }
 
 std::unique_ptr<Layer> make_transpose(LayerInfo info, json::Arguments& config) {
@@ -28,7 +29,7 @@ std::unique_ptr<Layer> make_transpose(LayerInfo info, json::Arguments& config) {
                         [axes](Pass& pass, const std::vector<Argument>& arguments) {
                           const SymbolicTensor x = tensor_at(pass, arguments, 0);
                           std::vector<int> order;
-                          if (axes) order = to_ints(*axes);
+                          if (axes) order = positive_dims(*axes, x.rank(), "axes");
                           for (std::size_t i = x.rank(); !axes && i > 0; --i)
                             order.push_back(static_cast<int>(i) - 1);
                           return ops::transpose(x, order);
@@ -41,7 +42,8 @@ std::unique_ptr<Layer> make_expand_dims(LayerInfo info, json::Arguments& config)
                         [axes](Pass& pass, const std::vector<Argument>& arguments) {
                           SymbolicTensor x = tensor_at(pass, arguments, 0);
                           for (const std::int64_t axis : axes) {
-                            x = ops::expand_dims(x, static_cast<int>(axis));
+                            const std::size_t dim = positive_dim(axis, x.rank() + 1, "axis");
+                            x = ops::expand_dims(x, static_cast<int>(dim));
                           }
                           return x;
                         });
@@ -67,7 +69,7 @@ std::unique_ptr<Layer> make_squeeze(LayerInfo info, json::Arguments& config) {
 
 // Concatenate(list): all tensors of the first argument.
 std::unique_ptr<Layer> make_concatenate(LayerInfo info, json::Arguments& config) {
-  const auto dim = static_cast<int>(config.integer("axis", 0));
+  const auto dim = static_cast<int>(config.integer("axis", 0, -kMaxRank, kMaxRank));
   return make_operation(
       std::move(info), [dim](Pass& /*pass*/, const std::vector<Argument>& arguments) {
         std::vector<SymbolicTensor> parts;
@@ -80,7 +82,7 @@ std::unique_ptr<Layer> make_concatenate(LayerInfo info, json::Arguments& config)
 
 // Stack(list) along a new dimension.
 std::unique_ptr<Layer> make_stack(LayerInfo info, json::Arguments& config) {
-  const auto dim = static_cast<int>(config.integer("axis", 0));
+  const auto dim = static_cast<int>(config.integer("axis", 0, -kMaxRank, kMaxRank));
   return make_operation(std::move(info),
                         [dim](Pass& /*pass*/, const std::vector<Argument>& arguments) {
                           std::vector<SymbolicTensor> parts;

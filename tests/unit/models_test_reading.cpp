@@ -3,6 +3,7 @@
 
 #include <catch2/catch.hpp>
 
+#include "base/philox.h"
 #include "tests/unit/models_fixture.h"
 
 using namespace tessera;
@@ -305,7 +306,7 @@ TEST_CASE("problems of models name the layer and what is wrong") {
   };
   const std::vector<Bad> table{
       {layer("Dense", "a"), "[null, 4]", "missing key \"units\""},
-      {layer("Dense", "a", "\"units\": 0"), "[null, 4]", "of at least 1"},
+      {layer("Dense", "a", "\"units\": 0"), "[null, 4]", "from 1 to"},
       {layer("Dense", "a", R"("units": 3, "activation": "rellu")"), "[null, 4]",
        "unknown activation \"rellu\"; did you mean \"relu\"?"},
       {layer("Dense", "a", R"("units": 3, "dtype": "floot32")"), "[null, 4]",
@@ -441,4 +442,85 @@ TEST_CASE("layer classes are sorted and complete") {
   for (const std::string name : {"InputLayer", "Dense", "Sequential", "SpatialDropout3D"}) {
     CHECK(std::find(classes.begin(), classes.end(), name) != classes.end());
   }
+}
+
+namespace {
+
+// Numbers, strings and names of a JSON text, each replaced now and then.
+std::string damage(const std::string& text, std::uint64_t seed) {
+  static const std::vector<std::string> kValues{
+      "0",    "-1", "-9", "1e9", "4611686018427387904", "null", "true",
+      "\"\"", "[]", "{}", "0.5", "[1, 2, 3]",           "3",    "\"x\""};
+  std::string result;
+  std::uint64_t draws = 0;
+  for (std::size_t i = 0; i < text.size();) {
+    const bool starts = text[i] == '"' || text[i] == '[' || (text[i] >= '0' && text[i] <= '9');
+    std::size_t end = i + 1;
+    if (text[i] == '"') end = text.find('"', i + 1) + 1;
+    if (text[i] >= '0' && text[i] <= '9') end = text.find_first_not_of("0123456789.", i);
+    const bool key = text[i] == '"' && text[end] == ':';
+    if (starts && !key && text[i] != '[' && random_uniform(seed, 0, draws++) < 2.0F / 40.0F) {
+      const auto pick = static_cast<std::size_t>(random_uniform(seed, 1, draws) *
+                                                 static_cast<float>(kValues.size()));
+      result += kValues[pick];
+    } else {
+      result += text.substr(i, end - i);
+    }
+    i = end;
+  }
+  return result;
+}
+
+}  // namespace
+
+TEST_CASE("damaged models are problems, never anything else") {
+  int broken = 0;
+  for (const std::string group : {"layers", "core", "models"}) {
+    for (const Case& one : cases_of(group)) {
+      if (one.text("command", "train") != "train") continue;
+      const std::string text = json::dump(one.model, -1);
+      if (text.size() > 40000) continue;
+      for (std::uint64_t seed = 0; seed < 40; ++seed) {
+        json::Problems problems;
+        const json::Value value = json::parse(damage(text, seed), "model.json", problems);
+        if (!problems.empty()) continue;
+        INFO(one.folder.string() << " seed " << seed);
+        const auto model = models::Model::read(value, "", "float32", problems);
+        REQUIRE((model == nullptr) == !problems.empty());
+        broken += model == nullptr ? 1 : 0;
+      }
+    }
+  }
+  CHECK(broken > 500);
+}
+
+TEST_CASE("every acceptance case of known layers is read") {
+  int read = 0;
+  for (const std::string group : {"callbacks", "core", "data", "distribution", "layers",
+                                  "layoutmap", "losses", "metrics", "mixed", "models", "optimizers",
+                                  "parallel", "regularizers_constraints", "schedules", "weights"}) {
+    for (const Case& one : cases_of(group)) {
+      INFO(one.folder.string());
+      Loaded loaded(one.model);
+      ++read;
+    }
+  }
+  CHECK(read >= 250);
+}
+
+TEST_CASE("unknown layers of a file are placed in it") {
+  const auto read = [](const std::string& name) {
+    const std::string file = std::string(TESSERA_ACCEPTANCE) + "/config/" + name + "/model.json";
+    json::Problems problems;
+    const json::Value value =
+        json::parse(json::read_text_file(file, Error::Kind::config), "model.json", problems);
+    CHECK(models::Model::read(value, "", "float32", problems) == nullptr);
+    std::string text;
+    for (const json::Problem& problem : problems.list()) text += json::to_string(problem) + "\n";
+    return text;
+  };
+  CHECK_THAT(read("unknown_layer"), Contains("model.json:25:23: error") && Contains("Dennse"));
+  CHECK_THAT(read("unsupported_layers"), Contains("model.json:25:23: error") &&
+                                             Contains("model.json:85:23: error") &&
+                                             Contains("QActivation") && Contains("Embedding"));
 }
