@@ -135,13 +135,17 @@ json::Value optional_json(const std::optional<double>& value) {
   return std::isfinite(*value) ? json::make(*value) : json::make(python_float(*value));
 }
 
+std::optional<double> optional_number(const json::Value& value) {
+  if (!value.is_number() && !value.is_string()) return std::nullopt;
+  if (value.is_number()) return value.number;
+  const double infinity = std::numeric_limits<double>::infinity();
+  if (value.string == "inf") return infinity;
+  return value.string == "-inf" ? -infinity : std::numeric_limits<double>::quiet_NaN();
+}
+
 std::optional<double> optional_from(const json::Value& state, std::string_view key) {
   const json::Value* found = state.find(key);
-  if (found == nullptr || (!found->is_number() && !found->is_string())) return std::nullopt;
-  if (found->is_number()) return found->number;
-  const double infinity = std::numeric_limits<double>::infinity();
-  if (found->string == "inf") return infinity;
-  return found->string == "-inf" ? -infinity : std::numeric_limits<double>::quiet_NaN();
+  return found == nullptr ? std::nullopt : optional_number(*found);
 }
 
 std::int64_t integer_from(const json::Value& state, std::string_view key) {

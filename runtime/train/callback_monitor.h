@@ -46,7 +46,9 @@ class WeightsCopy {
 std::string fill_path(const std::string& pattern, std::int64_t epoch, std::int64_t batch,
                       const Logs& logs);
 
+/// A number, also one that JSON has no word for; null: no value.
 json::Value optional_json(const std::optional<double>& value);
+std::optional<double> optional_number(const json::Value& value);
 std::optional<double> optional_from(const json::Value& state, std::string_view key);
 std::int64_t integer_from(const json::Value& state, std::string_view key);
 

@@ -305,12 +305,24 @@ std::string newest_readable(const std::string& parent) {
   return "";
 }
 
+/// Removes what a process that was killed while it saved has left.
+void remove_unfinished(const fs::path& parent) {
+  std::error_code missing;
+  std::vector<fs::path> unfinished;
+  for (const fs::directory_entry& entry : fs::directory_iterator(parent, missing)) {
+    const std::string name = entry.path().filename().string();
+    if (name.starts_with("step_") && name.ends_with(".tmp")) unfinished.push_back(entry.path());
+  }
+  for (const fs::path& folder : unfinished) fs::remove_all(folder, missing);
+}
+
 }  // namespace
 
 Checkpoints::Checkpoints(std::string folder, Options options)
     : folder_(std::move(folder)), options_(std::move(options)) {}
 
 void Checkpoints::on_train_begin(FitContext& context) {
+  if (context.session.is_first_rank()) remove_unfinished(folder_);
   if (options_.resume.empty()) return;
   std::string from = options_.resume;
   if (from == "auto") {

@@ -7,6 +7,7 @@
 #include <cstdio>
 
 #include "base/error.h"
+#include "runtime/train/callback_history.h"
 #include "runtime/train/progress.h"
 
 namespace tessera::train {
@@ -18,6 +19,14 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
+/// History comes after the callbacks that add to logs and before those that save its state.
+std::vector<Callback*> with_history(std::vector<Callback*> callbacks, HistoryCallback& history) {
+  const auto saver = std::ranges::find_if(
+      callbacks, [](const Callback* callback) { return callback->saves_state(); });
+  callbacks.insert(saver, &history);
+  return callbacks;
+}
+
 /// One run of fit: what the epochs share.
 class Fit {
  public:
@@ -27,10 +36,10 @@ class Fit {
         train_(train),
         validation_(validation),
         options_(options),
-        callbacks_(callbacks),
+        callbacks_(with_history(callbacks, history_)),
         feeds_(train, true, session.model()),
         types_(session.types_id(types_of(train))),
-        context_{session, options.epochs, 0, {}, callbacks, false, train.rows, ""} {
+        context_{session, options.epochs, 0, {}, callbacks_, false, train.rows, ""} {
     batch_ = batch_size_of(options, train.rows);
     context_.steps = options.steps_per_epoch.value_or((train.rows + batch_ - 1) / batch_);
     for (const Callback* callback : callbacks_)
@@ -44,14 +53,12 @@ class Fit {
     for (Callback* callback : callbacks_) callback->on_train_begin(context_);
     Logs logs;
     while (context_.position.epoch < options_.epochs && !context_.stop) {
-      const std::int64_t epoch = context_.position.epoch;
       logs = run_epoch();
-      history_.add(epoch, logs);
     }
     session_.finish();
     for (Callback* callback : callbacks_) callback->on_train_end(context_, logs);
     if (!context_.stop_error.empty()) throw Error(Error::Kind::numbers, context_.stop_error);
-    return std::move(history_);
+    return history_.history();
   }
 
  private:
@@ -137,7 +144,6 @@ class Fit {
     at.sample += rows;
     BatchEvent event{at.epoch, at.batch, static_cast<std::int64_t>(session_.step), 0.0, 0.0};
     ++at.batch;
-    if (callbacks_.empty()) return true;
     if (with_loss_) event.loss = *static_cast<const float*>(prepared_->executor->output("loss"));
     event.seconds = seconds_since(began);
     for (Callback* callback : callbacks_) callback->on_batch_end(context_, event);
@@ -163,11 +169,11 @@ class Fit {
   const data::Dataset& train_;
   const data::Dataset* validation_;
   const FitOptions& options_;
-  const std::vector<Callback*>& callbacks_;
+  HistoryCallback history_;
+  std::vector<Callback*> callbacks_;
   Feeds feeds_;
   int types_;
   FitContext context_;
-  History history_;
   std::int64_t batch_ = 0;
   bool with_loss_ = false;
   std::optional<data::Order> order_;
