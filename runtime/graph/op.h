@@ -86,6 +86,8 @@ class Op {
   virtual bool is_view() const { return false; }
   /// True when every element of a result is an element of the one operand: a constant operand gives constant results.
   virtual bool only_moves() const { return is_view(); }
+  /// True when the result is the operand repeated as NumPy broadcasts: element-wise readers can take the operand itself.
+  virtual bool is_broadcast() const { return false; }
   /// False for ops that must not be merged with an equal node or removed (none so far but random draws keep their stream key).
   virtual bool is_pure() const { return true; }
   /// Decides algorithm, strides and constants once.

@@ -82,6 +82,7 @@ class BroadcastTo final : public Movement {
 
   std::string_view name() const override { return "broadcast_to"; }
   bool only_moves() const override { return true; }
+  bool is_broadcast() const override { return true; }
   std::string attributes() const override { return to_string(shape_); }
 
   std::vector<ValueType> infer(std::span<const ValueType> inputs) const override {
