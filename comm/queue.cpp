@@ -17,15 +17,17 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// A pause takes some 10 to 60 ns: a peer that is about to arrive is seen at once, and one that
-/// computes for long costs little.
+/// A pause takes some 10 to 60 ns: a peer that is about to arrive is seen at once.
 constexpr int kSpins = 500;
-/// Rounds between two looks at the clock and at the health of the others, once the processor is
-/// given away.
-constexpr int kLookEvery = 16;
-/// After this long the wait is not about latency any more; sleeping leaves the core to those who
-/// work.
+/// Then the processor is offered to others for this long, as long as nobody takes it...
 constexpr auto kYieldFor = std::chrono::milliseconds(2);
+/// ... which shows in how long it is away. Where others want it, or ranks share it, sleeping is
+/// better: a rank that is woken gets its turn soon, one that only yields waits until all others
+/// used theirs up.
+constexpr auto kTaken = std::chrono::microseconds(20);
+/// The health of the others is looked at from here on.
+constexpr auto kLookAfter = std::chrono::milliseconds(2);
+/// Sleep where nobody wakes the sleeper.
 constexpr long kSleepNanoseconds = 50'000;
 
 constexpr std::size_t kFirstRing = 8;
@@ -290,14 +292,21 @@ void QueuedCommunicator::idle() {
     pause();
     return;
   }
-  if (idle_ == spins_ + 1) idle_since_ = Clock::now();
-  const bool look = sleeping_ || (idle_ - spins_) % kLookEvery == 0;
-  if (!look || Clock::now() - idle_since_ < kYieldFor) {
+  const Clock::time_point now = Clock::now();
+  if (idle_ == spins_ + 1) idle_since_ = now;
+  const Clock::duration waited = now - idle_since_;
+  if (!sleeping_ && spins_ > 0 && waited < kYieldFor) {
     sched_yield();
+    sleeping_ = Clock::now() - now > kTaken;
     return;
   }
   sleeping_ = true;
-  look_around(at(completed_ + 1));
+  const Operation& front = at(completed_ + 1);
+  if (waited > kLookAfter) look_around(front);
+  doze(front);
+}
+
+void QueuedCommunicator::doze(const Operation&) {
   const timespec sleep{0, kSleepNanoseconds};
   nanosleep(&sleep, nullptr);
 }

@@ -83,6 +83,8 @@ class QueuedCommunicator : public Communicator {
   virtual bool advance(Operation& operation) = 0;
   /// Members (in the group) that the front operation waits for at this moment.
   virtual std::vector<int> missing(const Operation& operation) const = 0;
+  /// Sleeps until a member may have arrived, some milliseconds at most.
+  virtual void doze(const Operation& operation);
 
   const std::vector<int>& world_ranks() const { return world_ranks_; }
   /// Another member calls something else.

@@ -1,21 +1,28 @@
-// POSIX shared memory objects.
+// Lanes that wake sleepers; POSIX shared memory objects.
 #include "comm/segment.h"
 
 #include <fcntl.h>
+#include <linux/futex.h>
 #include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/statvfs.h>
+#include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstdlib>
 #include <cstring>
+#include <limits>
 #include <new>
 
 namespace tessera::comm {
 namespace {
 
 constexpr std::size_t kPage = 4096;
+/// Sleepers look at the health of the others this often.
+constexpr long kSleepNanoseconds = 10'000'000;
 
 std::optional<std::string> random_name() {
   std::uint64_t bits = 0;
@@ -38,7 +45,32 @@ std::shared_ptr<std::byte> map(int file, std::size_t bytes) {
   return {static_cast<std::byte*>(memory), [bytes](std::byte* data) { munmap(data, bytes); }};
 }
 
+/// The half of a tick that changes, as the word that the kernel compares.
+std::uint32_t* word_of(std::atomic<std::uint64_t>& tick) {
+  constexpr int kLower = std::endian::native == std::endian::little ? 0 : 1;
+  return reinterpret_cast<std::uint32_t*>(&tick) + kLower;
+}
+
 }  // namespace
+
+void Lane::publish(std::uint64_t now) {
+  // Both sides first write, then read what the other wrote, in one total order: a sleeper that is
+  // not seen here has yet to compare the tick, and sees the new one.
+  tick.store(now, std::memory_order_seq_cst);
+  if (sleepers.load(std::memory_order_seq_cst) == 0) return;
+  syscall(SYS_futex, word_of(tick), FUTEX_WAKE, std::numeric_limits<int>::max(), nullptr, nullptr,
+          0);
+}
+
+void Lane::sleep_while(std::uint64_t seen) {
+  sleepers.fetch_add(1, std::memory_order_seq_cst);
+  if (tick.load(std::memory_order_seq_cst) == seen) {
+    const timespec most{0, kSleepNanoseconds};
+    syscall(SYS_futex, word_of(tick), FUTEX_WAIT, static_cast<std::uint32_t>(seen), &most, nullptr,
+            0);
+  }
+  sleepers.fetch_sub(1, std::memory_order_relaxed);
+}
 
 SharedBytes SharedBytes::ordinary(std::size_t bytes) {
   const std::size_t rounded = (bytes + kPage) / kPage * kPage;

@@ -20,9 +20,14 @@ struct alignas(64) Lane {
   static constexpr std::int64_t kPayload = kBytes - 24;
 
   std::atomic<std::uint64_t> tick;
-  std::uint64_t signature;  // of the operation: what all members must agree on
-  std::uint64_t reserved;   // keeps the payload aligned to 8 bytes
+  std::uint64_t signature;              // of the operation: what all members must agree on
+  std::atomic<std::uint64_t> sleepers;  // members that sleep until the tick changes
   std::byte payload[kPayload];
+
+  /// Shows the lane's content as that of round `now` and wakes those who sleep for it.
+  void publish(std::uint64_t now);
+  /// Sleeps until the tick is not `seen` any more, or some milliseconds.
+  void sleep_while(std::uint64_t seen);
 };
 static_assert(sizeof(Lane) == Lane::kBytes);
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free);

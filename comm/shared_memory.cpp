@@ -51,7 +51,7 @@ void SharedCommunicator::publish(const Operation& operation, const void* data, s
   Lane& lane = segment_.lane(me_, ++tick_);
   lane.signature = operation.signature;
   if (bytes > 0) std::memcpy(lane.payload, data, static_cast<std::size_t>(bytes));
-  lane.tick.store(tick_, std::memory_order_release);
+  lane.publish(tick_);
   next_ = 0;
 }
 
@@ -65,6 +65,13 @@ bool SharedCommunicator::arrived(const Operation& operation) {
     }
   }
   return true;
+}
+
+void SharedCommunicator::doze(const Operation&) {
+  if (next_ == members_) return;
+  Lane& lane = segment_.lane(next_, tick_);
+  const std::uint64_t seen = lane.tick.load(std::memory_order_acquire);
+  if (seen != tick_) lane.sleep_while(seen);
 }
 
 std::vector<int> SharedCommunicator::missing(const Operation&) const {

@@ -27,6 +27,7 @@ class SharedCommunicator final : public QueuedCommunicator {
  private:
   bool advance(Operation& operation) override;
   std::vector<int> missing(const Operation& operation) const override;
+  void doze(const Operation& operation) override;
 
   // one round
   void publish(const Operation& operation, const void* payload, std::int64_t bytes);

@@ -16,6 +16,10 @@
 namespace tessera::comm {
 namespace {
 
+/// How elements are added is tested among threads for all dtypes; here it is about how bytes
+/// travel.
+constexpr DType kSomeDTypes[] = {DType::float32, DType::bfloat16, DType::uint8};
+
 void check_world(World& world) {
   int size = 0;
   MPI_Comm_size(MPI_COMM_WORLD, &size);
@@ -35,12 +39,12 @@ void check_groups(World& world) {
   Communicator& group = world.group(reversed);
   check(&group == &world.group(reversed), "a group is made once");
   check(group.rank() == world.size() - 1 - world.rank(), "ranks of a group follow its order");
-  testing::check_everything(group, {0, 3, 5000});
+  testing::check_everything(group, {0, 3, 5000}, kSomeDTypes);
   const std::vector<int> alone{world.rank()};
   check(world.group(alone).size() == 1, "a group of one");
   if (world.size() < 4) return;
   const std::vector<int> pair = world.rank() % 2 == 0 ? std::vector{0, 2} : std::vector{3, 1};
-  testing::check_everything(world.group(pair), {1, 2000});
+  testing::check_everything(world.group(pair), {1, 2000}, kSomeDTypes);
 }
 
 /// Messages and blocks so small that every operation is cut: what large counts meet.
@@ -51,7 +55,7 @@ void check_messages(World& world, bool checked, std::int64_t message_bytes,
   std::vector<int> ranks(static_cast<std::size_t>(world.size()));
   std::iota(ranks.begin(), ranks.end(), 0);
   MpiCommunicator all(copy, ranks, world.watchdog(), true, checked, message_bytes, block_bytes);
-  testing::check_everything(all, {0, 1, 7, 1000, 3001});
+  testing::check_everything(all, {0, 1, 1001, 3000}, kSomeDTypes);
 }
 
 void check_shared_large(World& world) {
@@ -82,7 +86,7 @@ void check_mismatch_is_seen(World& world) {
 
 void run(World& world) {
   check_world(world);
-  testing::check_everything(world.all(), {0, 1, 7, 509, 510, 4073, 100'003});
+  testing::check_everything(world.all(), {0, 1, 509, 4073, 100'003}, kSomeDTypes);
   check_shared_large(world);
   check_groups(world);
   check_messages(world, false, MpiCommunicator::kMessageBytes, MpiCommunicator::kBlockBytes);

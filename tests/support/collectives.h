@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "base/dtype.h"
@@ -33,6 +34,7 @@ void check_in_flight(comm::Communicator& group, std::int64_t count);
 
 /// All of them over dtypes and sizes: empty, one, odd, around the limits of small messages and of
 /// pieces.
-void check_everything(comm::Communicator& group, const std::vector<std::int64_t>& sizes);
+void check_everything(comm::Communicator& group, const std::vector<std::int64_t>& sizes,
+                      std::span<const DType> dtypes = kAllDTypes);
 
 }  // namespace tessera::testing
