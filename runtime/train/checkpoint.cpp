@@ -25,8 +25,11 @@ using graph::VariableId;
 constexpr const char* kState = "state.safetensors";
 constexpr const char* kTraining = "training.json";
 
-bool is_pending(const graph::Variable& variable) {
-  return variable.storage && variable.storage->pending != 0;
+/// Totals are written in double: where they are pending sums, their terms are added so, and the
+/// file must not tell on which mesh they were.
+bool is_total(const graph::Variable& variable) {
+  return variable.role == graph::Role::metric ||
+         (variable.storage && variable.storage->pending != 0);
 }
 
 /// A variable, or a weight that a callback keeps aside.
@@ -60,8 +63,7 @@ std::vector<Saved> saved_of(const FitContext& context) {
 }
 
 io::FileType file_type(const graph::Variable& variable) {
-  // Terms of pending sums are added in double.
-  return is_pending(variable) ? io::FileType::float64 : io::file_type_of(variable.dtype);
+  return is_total(variable) ? io::FileType::float64 : io::file_type_of(variable.dtype);
 }
 
 /// Runs on rank 0 alone; a failure is kept and told to all by `agree`.
@@ -109,7 +111,7 @@ void write_state(const fs::path& folder, FitContext& context, FirstRank& first) 
       context.callbacks[saved[i].callback - 1]->kept_weights()->put_back(session);
       in_memory = saved[i].callback;
     }
-    if (is_pending(table[saved[i].id])) {
+    if (is_total(table[saved[i].id])) {
       const std::vector<double> whole =
           exec::read_whole(session.storage(), saved[i].id, session.world());
       first.run([&] { writer->write(i, 0, std::as_bytes(std::span(whole))); });
@@ -191,22 +193,25 @@ void read_state(const fs::path& folder, FitContext& context) {
   for (std::size_t c = 0; c < context.callbacks.size(); ++c) {
     WeightsCopy* kept = context.callbacks[c]->kept_weights();
     if (kept == nullptr) continue;
+    std::vector<VariableId> weights;
     bool any = false;
     for (std::size_t i = 0; i < table.size(); ++i) {
       const auto id = static_cast<VariableId>(i);
-      if (table[id].role != graph::Role::weight || file->find(kept_name(c, table[id].path)) < 0)
-        continue;
-      read_variable(*file, find(kept_name(c, table[id].path), table[id]), session.storage(), id);
-      any = true;
+      if (table[id].role != graph::Role::weight) continue;
+      weights.push_back(id);
+      any = any || file->find(kept_name(c, table[id].path)) >= 0;
     }
-    if (any) kept->take(session);
+    if (!any) continue;  // it kept none yet
+    for (const VariableId id : weights)
+      read_variable(*file, find(kept_name(c, table[id].path), table[id]), session.storage(), id);
+    kept->take(session);
   }
   std::vector<double> whole;
   for (std::size_t i = 0; i < table.size(); ++i) {
     const auto id = static_cast<VariableId>(i);
     if (!table[id].storage) continue;
     const int array = find(table[id].path, table[id]);
-    if (!is_pending(table[id])) {
+    if (!is_total(table[id])) {
       read_variable(*file, array, session.storage(), id);
       continue;
     }

@@ -87,7 +87,7 @@ bool ProgressBar::due(std::int64_t done, double now) const {
 }
 
 void ProgressBar::update(std::int64_t done, double now, const Logs& logs, bool finalize) {
-  if (first_step_end_ < 0.0 && done > 0) first_step_end_ = now;
+  if (first_step_end_ < 0.0 && done == 1) first_step_end_ = now;
   finalize = finalize || (target_ > 0 && done >= target_);
   if (!finalize && !due(done, now)) return;
   last_drawn_ = now;
@@ -101,7 +101,9 @@ void ProgressBar::update(std::int64_t done, double now, const Logs& logs, bool f
     line = fmt::format("\x1b[1m{:>7}/Unknown\x1b[0m ", done);
   }
   // The first step compiles: it does not count once there are others.
-  const double per_step = done > 1 ? (now - first_step_end_) / static_cast<double>(done - 1) : now;
+  const double per_step = first_step_end_ >= 0.0 && done > 1
+                              ? (now - first_step_end_) / static_cast<double>(done - 1)
+                              : now / static_cast<double>(std::max<std::int64_t>(done, 1));
   if (finalize || target_ == 0) {
     line += fmt::format(" \x1b[1m{:.0f}s\x1b[0m {}", now, format_step_time(per_step));
   } else {

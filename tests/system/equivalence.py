@@ -92,12 +92,13 @@ def expect_same_run(run, want):
     expect_same_history(run.json("history.json"), want.json("history.json"), 1e-5)
 
 
-def run_all(bench, cases):
+def run_all(bench, cases, environment=None):
     """cases: (name, ranks, distribution). TESSERA_CHECK asserts that what runs is what the plan lists."""
     want = reference(bench)
     failures = []
     for name, ranks, distribution in cases:
-        run = bench.try_train(mixed_config(bench, distribution), ranks, environment={"TESSERA_CHECK": "1"})
+        run = bench.try_train(mixed_config(bench, distribution), ranks,
+                              environment={"TESSERA_CHECK": "1", **(environment or {})})
         try:
             run.expect_status(0)
             expect_same_run(run, want)
@@ -112,9 +113,17 @@ def check_data_parallel(bench):
 
 
 def check_meshes(bench):
-    """The same weights and history on meshes 1x2, 1x3, 2x2, 2x3, 2x4 and 4x2 with kernels, biases and embeddings cut"""
+    """The same weights and history on meshes 1x2, 1x3, 2x2, 2x3, 2x4 and 4x2 with kernels, biases and
+    embeddings cut"""
     run_all(bench, [("x".join(map(str, shape)), shape[0] * shape[1], model_parallel(shape, layouts))
                     for shape, layouts in MESHES])
+
+
+def check_messages(bench):
+    """The same weights and history where ranks exchange messages, as between nodes, instead of sharing memory"""
+    zero = {"class_name": "DataParallel", "config": {"zero": {"stage": 3, "axis": "batch"}}}
+    run_all(bench, [("3 ranks", 3, None), ("ZeRO 3 on 3 ranks", 3, zero),
+                    ("2x2", 4, model_parallel([2, 2], ROWS_THEN_COLUMNS))], {"TESSERA_COMM": "mpi"})
 
 
 def check_zero(bench):
@@ -142,9 +151,9 @@ def initial_config(bench, distribution):
     """Keeps the initial weights: with inference's statistics and without a step they stay what they were."""
     config = mixed_config(bench, distribution, learning_rate=0.0)
     config["fit"]["epochs"] = 1
-    config["model"]["config"]["layers"] = [
-        {**layer, "config": {**layer["config"], "trainable": False}} if layer["class_name"] == "BatchNormalization" else layer
-        for layer in config["model"]["config"]["layers"]]
+    for layer in config["model"]["config"]["layers"]:
+        if layer["class_name"] == "BatchNormalization":
+            layer["config"]["trainable"] = False
     return config
 
 

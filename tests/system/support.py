@@ -97,13 +97,18 @@ class Bench:
     def command(self, ranks, *arguments, environment=None, stdin=None, folder=None):
         """Runs one command to its end."""
         begin = time.monotonic()
+        process = subprocess.Popen(self.argv(ranks, arguments), env=self.environment(environment), text=True,
+                                   stdin=subprocess.DEVNULL if stdin is None else subprocess.PIPE,
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=self.folder)
         try:
-            done = subprocess.run(self.argv(ranks, arguments), env=self.environment(environment), input=stdin,
-                                  stdin=subprocess.DEVNULL if stdin is None else None, capture_output=True, text=True,
-                                  timeout=PATIENCE, cwd=self.folder)
+            texts = process.communicate(stdin, PATIENCE)
         except subprocess.TimeoutExpired as error:
-            raise Failed(f"{' '.join(map(str, arguments))} on {ranks} ranks: no end within {PATIENCE} s") from error
-        return Result(done.returncode, done.stdout, done.stderr, time.monotonic() - begin, folder)
+            where = self.stacks()
+            self.kill(process)
+            texts = process.communicate()
+            raise Failed(f"{' '.join(map(str, arguments))} on {ranks} ranks: no end within {PATIENCE} s\n{texts}\n"
+                         f"{where}") from error
+        return Result(process.returncode, *texts, time.monotonic() - begin, folder)
 
     def train(self, config, ranks=1, *arguments, output=None, environment=None):
         """Trains a config (an object) in a folder of its own and expects success."""
@@ -131,11 +136,9 @@ class Bench:
         try:
             status = process.wait(patience)
         except subprocess.TimeoutExpired as error:
-            for pid in self.processes():
-                os.kill(pid, 9)
-            process.kill()
-            process.wait()
-            raise Failed(f"the job did not end within {patience} s") from error
+            where = self.stacks()
+            self.kill(process)
+            raise Failed(f"the job did not end within {patience} s\n{where}") from error
         texts = [Path(f"{folder}.{name}").read_text() for name in ("stdout", "stderr")]
         return Result(status, *texts, time.monotonic() - begin, folder)
 
@@ -154,6 +157,23 @@ class Bench:
                 continue
             found.append((int(environment.get(b"OMPI_COMM_WORLD_RANK", b"0")), int(entry.name)))
         return [pid for _, pid in sorted(found)]
+
+    def kill(self, process):
+        """Ends a launcher and its ranks at once."""
+        for pid in self.processes():
+            try:
+                os.kill(pid, 9)
+            except ProcessLookupError:
+                pass
+        process.kill()
+        process.wait()
+
+    def stacks(self):
+        """Where the ranks of a job that hangs are, as far as a debugger is there to tell."""
+        if not shutil.which("gdb"):
+            return "(gdb is not installed)"
+        commands = [["gdb", "-p", str(pid), "-batch", "-ex", "thread apply all backtrace 20"] for pid in self.processes()]
+        return "\n".join(subprocess.run(c, capture_output=True, text=True).stdout for c in commands)
 
     def expect_no_processes(self):
         deadline = time.monotonic() + 3

@@ -210,7 +210,6 @@ TEST_CASE("ModelCheckpoint: every epoch, every n batches, only the best") {
     CHECK(std::filesystem::exists(folder / "all/02_5.00.safetensors"));
   });
   with(text("b_{epoch}_{batch}.safetensors", R"(, "save_freq": 3)"), [&](Stage& stage) {
-    std::vector<std::string> saved;
     for (std::int64_t i = 0; i < 10; ++i) {
       stage.made->on_batch_end(stage.context, {i / 5, i % 5, i + 1, 0, 0});
     }

@@ -64,7 +64,7 @@ struct Result {
 
 /// Trains with shuffle, dropout, accumulation, a ragged last batch, EarlyStopping (which puts the
 /// best weights back) and ReduceLROnPlateau; checkpoints in `folder`/checkpoints.
-Result train(const Folder& folder, const Run& run) {
+Result train_net(const Folder& folder, const Run& run) {
   Result result;
   result.printed = output_of([&] {
     comm::run_as_threads(run.ranks, [&](comm::World& world) {
@@ -96,6 +96,19 @@ Result train(const Folder& folder, const Run& run) {
   return result;
 }
 
+/// Totals of several ranks become one in a checkpoint: the epoch that was cut may round otherwise.
+void check_same_values(const History& a, const History& b, double relative) {
+  REQUIRE(a.values.size() == b.values.size());
+  for (std::size_t i = 0; i < a.values.size(); ++i) {
+    CHECK(a.values[i].first == b.values[i].first);
+    REQUIRE(a.values[i].second.size() == b.values[i].second.size());
+    for (std::size_t k = 0; k < a.values[i].second.size(); ++k) {
+      const double expected = b.values[i].second[k];
+      CHECK(std::abs(a.values[i].second[k] - expected) <= relative * std::abs(expected));
+    }
+  }
+}
+
 Checkpoints::Options every_step(const std::string& resume = "") { return {0, 1, 1, resume}; }
 
 }  // namespace
@@ -109,7 +122,7 @@ TEST_CASE("a run that is cut at any step and goes on gives the weights of the un
         plain.shuffle = data::Shuffle::within_batches;
       }
       const Folder whole_folder;
-      const Result whole = train(whole_folder, plain);
+      const Result whole = train_net(whole_folder, plain);
       CHECK(whole.history.values.back().second.size() >= 3);
       for (const std::int64_t step : {1, 3, 5, 6, 8, 10, 14}) {
         CAPTURE(ranks, steps, step);
@@ -117,17 +130,17 @@ TEST_CASE("a run that is cut at any step and goes on gives the weights of the un
         Run cut = plain;
         cut.checkpoint = every_step();
         cut.cut_step = step;
-        error_of(Error::Kind::rank_lost, [&] { train(folder, cut); });
+        error_of(Error::Kind::rank_lost, [&] { train_net(folder, cut); });
         CHECK(list_checkpoints(folder / "checkpoints") ==
               std::vector<std::string>{folder / ("checkpoints/step_" + std::to_string(step))});
         Run rest = plain;
         rest.checkpoint = every_step("auto");
-        const Result resumed = train(folder, rest);
+        const Result resumed = train_net(folder, rest);
         CHECK_THAT(resumed.printed, Contains("step_" + std::to_string(step) + " (step " +
                                              std::to_string(step) + ")"));
         CHECK(resumed.weights == whole.weights);
         CHECK(resumed.history.epochs == whole.history.epochs);
-        CHECK(resumed.history.values == whole.history.values);
+        check_same_values(resumed.history, whole.history, ranks == 1 ? 0.0 : 1e-6);
       }
     }
   }
@@ -137,7 +150,7 @@ TEST_CASE("a run that is cut after an epoch goes on with the next one") {
   for (const int ranks : {1, 2}) {
     Run plain{.ranks = ranks};
     const Folder whole_folder;
-    const Result whole = train(whole_folder, plain);
+    const Result whole = train_net(whole_folder, plain);
     const auto epochs = static_cast<std::int64_t>(whole.history.epochs.size());
     for (std::int64_t epoch = 1; epoch <= epochs; ++epoch) {
       CAPTURE(ranks, epoch);
@@ -145,12 +158,12 @@ TEST_CASE("a run that is cut after an epoch goes on with the next one") {
       Run cut = plain;
       cut.checkpoint = {1, 0, 2, ""};
       cut.cut_epoch = epoch;
-      error_of(Error::Kind::rank_lost, [&] { train(folder, cut); });
+      error_of(Error::Kind::rank_lost, [&] { train_net(folder, cut); });
       CHECK(list_checkpoints(folder / "checkpoints").size() ==
             static_cast<std::size_t>(std::min<std::int64_t>(epoch, 2)));
       Run rest = plain;
       rest.checkpoint = {1, 0, 2, "auto"};
-      const Result resumed = train(folder, rest);
+      const Result resumed = train_net(folder, rest);
       CHECK(resumed.weights == whole.weights);
       // Also when the cut came after the last epoch: a run that stopped early stays stopped.
       CHECK(resumed.history.epochs == whole.history.epochs);
@@ -160,7 +173,7 @@ TEST_CASE("a run that is cut after an epoch goes on with the next one") {
 
 TEST_CASE("the run of these tests stops early and lowers its rate") {
   const Folder folder;
-  const Result result = train(folder, {.epochs = 40});
+  const Result result = train_net(folder, {.epochs = 40});
   CHECK(result.history.epochs.size() < 40);
   const auto& rates = result.history.values.back();
   CHECK(rates.first == "learning_rate");
@@ -170,10 +183,10 @@ TEST_CASE("the run of these tests stops early and lowers its rate") {
 TEST_CASE("a checkpoint is read on another number of ranks") {
   const Folder folder;
   Run cut{.ranks = 2, .checkpoint = every_step(), .cut_step = 7};
-  error_of(Error::Kind::rank_lost, [&] { train(folder, cut); });
+  error_of(Error::Kind::rank_lost, [&] { train_net(folder, cut); });
   const Folder whole_folder;
-  const Result whole = train(whole_folder, {});
-  const Result resumed = train(folder, {.ranks = 1, .checkpoint = {0, 0, 1, "auto"}});
+  const Result whole = train_net(whole_folder, {});
+  const Result resumed = train_net(folder, {.ranks = 1, .checkpoint = {0, 0, 1, "auto"}});
   const auto mine = io::open_array_file(folder / "w.safetensors", kWeights);
   const auto other = io::open_array_file(whole_folder / "w.safetensors", kWeights);
   for (std::size_t i = 0; i < mine->arrays().size(); ++i) {
@@ -189,8 +202,8 @@ TEST_CASE("a checkpoint is read on another number of ranks") {
 TEST_CASE("checkpoints do not depend on the mesh, and the oldest go") {
   const Folder one;
   const Folder two;
-  train(one, {.checkpoint = {1, 3, 2, ""}, .epochs = 1});
-  train(two, {.ranks = 2, .checkpoint = {1, 3, 2, ""}, .epochs = 1});
+  train_net(one, {.checkpoint = {1, 3, 2, ""}, .epochs = 1});
+  train_net(two, {.ranks = 2, .checkpoint = {1, 3, 2, ""}, .epochs = 1});
   for (const Folder* folder : {&one, &two}) {
     CHECK(list_checkpoints(*folder / "checkpoints") ==
           std::vector<std::string>{*folder / "checkpoints/step_5", *folder / "checkpoints/step_3"});
@@ -216,7 +229,7 @@ TEST_CASE("checkpoints do not depend on the mesh, and the oldest go") {
 TEST_CASE("a damaged checkpoint is an error that names the file") {
   const Folder folder;
   Run cut{.checkpoint = every_step(), .cut_step = 7};
-  error_of(Error::Kind::rank_lost, [&] { train(folder, cut); });
+  error_of(Error::Kind::rank_lost, [&] { train_net(folder, cut); });
   const std::string good = folder / "checkpoints/step_7";
   const std::string training = read_bytes(good + "/training.json");
   const std::string state = read_bytes(good + "/state.safetensors");
@@ -225,7 +238,7 @@ TEST_CASE("a damaged checkpoint is an error that names the file") {
     folder.file("bad/training.json", json);
     folder.file("bad/state.safetensors", tensors);
     run.checkpoint.resume = folder / "bad";
-    return error_of(kWeights, [&] { train(folder, run); });
+    return error_of(kWeights, [&] { train_net(folder, run); });
   };
   const auto changed = [&](const std::string& from, const std::string& to) {
     std::string text = training;
@@ -276,18 +289,19 @@ TEST_CASE("a damaged checkpoint is an error that names the file") {
   fs::remove(in_state);
   Run missing;
   missing.checkpoint.resume = folder / "bad";
-  CHECK_THAT(error_of(kWeights, [&] { train(folder, missing); }), Contains(in_state));
+  CHECK_THAT(error_of(kWeights, [&] { train_net(folder, missing); }), Contains(in_state));
   missing.checkpoint.resume = folder / "none";
-  CHECK_THAT(error_of(kWeights, [&] { train(folder, missing); }), Contains("none/training.json"));
+  CHECK_THAT(error_of(kWeights, [&] { train_net(folder, missing); }),
+             Contains("none/training.json"));
 }
 
 TEST_CASE("resume auto passes over damaged checkpoints, and starts afresh without any") {
   for (const int ranks : {1, 2}) {
     const Folder folder;
     Run cut{.ranks = ranks, .checkpoint = {0, 1, 9, ""}, .cut_step = 4};
-    error_of(Error::Kind::rank_lost, [&] { train(folder, cut); });
+    error_of(Error::Kind::rank_lost, [&] { train_net(folder, cut); });
     const Folder whole_folder;
-    const Result whole = train(whole_folder, {.ranks = ranks});
+    const Result whole = train_net(whole_folder, {.ranks = ranks});
     Run rest{.ranks = ranks, .checkpoint = {0, 0, 9, "auto"}};
     const std::string state = folder / "checkpoints/step_4/state.safetensors";
     fs::resize_file(state, fs::file_size(state) / 2);
@@ -295,7 +309,7 @@ TEST_CASE("resume auto passes over damaged checkpoints, and starts afresh withou
     std::string printed;
     const std::string warnings = output_of(
         [&] {
-          const Result resumed = train(folder, rest);
+          const Result resumed = train_net(folder, rest);
           CHECK(resumed.weights == whole.weights);
           printed = resumed.printed;
         },
@@ -303,7 +317,7 @@ TEST_CASE("resume auto passes over damaged checkpoints, and starts afresh withou
     CHECK_THAT(printed, Contains("Resuming from " + (folder / "checkpoints/step_2") + " (step 2)"));
     CHECK_THAT(warnings, Contains("step_4 is passed over") && Contains("step_3 is passed over"));
     fs::remove_all(folder / "checkpoints");
-    CHECK(train(folder, rest).weights == whole.weights);
+    CHECK(train_net(folder, rest).weights == whole.weights);
   }
 }
 
@@ -312,7 +326,7 @@ TEST_CASE("a checkpoint that cannot be written fails on all ranks and leaves the
     const Folder folder;
     folder.file("checkpoints", "a file");
     CHECK_THAT(error_of(Error::Kind::internal,
-                        [&] { train(folder, {.ranks = ranks, .checkpoint = every_step()}); }),
+                        [&] { train_net(folder, {.ranks = ranks, .checkpoint = every_step()}); }),
                Contains("checkpoints/step_1"));
     CHECK(read_bytes(folder / "checkpoints") == "a file");
   }

@@ -105,7 +105,7 @@ TEST_CASE("the line of an epoch") {
 
 TEST_CASE("the bar: cells, count, remaining time, elapsed time in the end") {
   CHECK(bar(8, {{3, 0.3}}) ==
-        "CRESC[1m3/8ESC[0m " + cells(7) + " ESC[1m0sESC[0m 0us/step - loss: 0.2500");
+        "CRESC[1m3/8ESC[0m " + cells(7) + " ESC[1m0sESC[0m 100ms/step - loss: 0.2500");
   // One step done: its time counts, and five more are to come.
   CHECK(bar(6, {{1, 0.5}}) ==
         "CRESC[1m1/6ESC[0m " + cells(3) + " ESC[1m2sESC[0m 500ms/step - loss: 0.2500");
@@ -117,7 +117,7 @@ TEST_CASE("the bar: cells, count, remaining time, elapsed time in the end") {
   CHECK_THAT(bar(10000, {{1, 1}}), Contains("ESC[1m2:46:39ESC[0m"));
   CHECK_THAT(bar(61, {{1, 1}}), Contains("ESC[1m60sESC[0m"));
   CHECK(bar(2, {{2, 3.2}}) ==
-        "CRESC[1m2/2ESC[0m " + cells(20) + " ESC[1m3sESC[0m 0us/step - loss: 0.2500\n");
+        "CRESC[1m2/2ESC[0m " + cells(20) + " ESC[1m3sESC[0m 2s/step - loss: 0.2500\n");
   // Ended early: finalized with what was done.
   CHECK_THAT(bar(8, {{1, 1}, {3, 2}}, {{"loss", 0.25}}, true),
              Matches("(.|\n)*3/8(.|\n)*2s(.|\n)*500ms/step - loss: 0.2500\n"));
@@ -125,7 +125,7 @@ TEST_CASE("the bar: cells, count, remaining time, elapsed time in the end") {
 
 TEST_CASE("the bar without a known number of steps") {
   CHECK(bar(0, {{3, 1.5}}) ==
-        "CRESC[1m      3/UnknownESC[0m  ESC[1m2sESC[0m 0us/step - loss: 0.2500");
+        "CRESC[1m      3/UnknownESC[0m  ESC[1m2sESC[0m 500ms/step - loss: 0.2500");
 }
 
 TEST_CASE("the bar is drawn at most every 0.05 s, but always in the end") {
@@ -164,7 +164,7 @@ TEST_CASE("what fit prints with each verbosity") {
       return output_of([&] { fit(net.session(), train, &validation, options, {}); });
     };
     const std::string line =
-        "3/3 - 0s - [0-9]+(us|ms)/step - loss: [0-9.]+ - mae: [0-9.]+ - val_loss: [0-9.]+ - "
+        "3/3 - [0-9]+s - [0-9]+(us|ms|s)/step - loss: [0-9.]+ - mae: [0-9.]+ - val_loss: [0-9.]+ - "
         "val_mae: [0-9.]+\n";
     CHECK_THAT(printed(2, false, 2), Matches("Epoch 1/2\n" + line + "Epoch 2/2\n" + line));
     CHECK_THAT(printed(1, false, 2), Matches("Epoch 1/2\n" + line + "Epoch 2/2\n" + line));
@@ -173,6 +173,6 @@ TEST_CASE("what fit prints with each verbosity") {
     const std::string drawn = printed(1, true, 2);
     CHECK_THAT(drawn, Contains("Epoch 2/2\n\r"));
     CHECK_THAT(drawn, Contains("3/3\x1b[0m \x1b[32m━"));
-    CHECK_THAT(drawn, Matches("(.|\n)* - val_loss: [0-9.]+ - val_mae: [0-9.]+\n"));
+    CHECK_THAT(drawn, Matches("(.|\r|\n)* - val_loss: [0-9.]+ - val_mae: [0-9.]+\n"));
   });
 }
