@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -115,7 +116,7 @@ struct Graph {
   explicit Graph(VariableTable& table) : variables(&table) {}
 
   VariableTable* variables;
-  std::vector<Value> values;
+  std::deque<Value> values;  // a deque: references to shapes stay valid while nodes are added
   std::vector<Node> nodes;
   std::vector<ValueId> inputs;       // values with Source::input, in the order the executor takes them
   std::vector<Assignment> assignments;
