@@ -4,9 +4,11 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <numeric>
 #include <set>
 
 #include "models/layer_table.h"
+#include "tests/unit/models_json.h"
 
 namespace tessera::models::test {
 namespace {
@@ -189,6 +191,31 @@ double worst_error(const std::vector<double>& a, const std::vector<double>& b, d
     worst = error <= worst ? worst : error;  // NaN is the worst
   }
   return worst;
+}
+
+std::int64_t size_of_batch(const Loaded& loaded, const Values& x) {
+  return static_cast<std::int64_t>(x.size()) /
+         loaded.model->inputs().front().sample_shape.elements();
+}
+
+Values apply(const std::string& class_name, const std::string& config, const std::string& shape,
+             const Values& x, bool training, std::uint64_t step) {
+  Loaded loaded(model_of(shape, {{class_name, config}}));
+  loaded.model->seed = 7;
+  Runner runner(loaded, size_of_batch(loaded, x), training);
+  return runner({x}, step);
+}
+
+double mean_of(const Values& x) {
+  return std::accumulate(x.begin(), x.end(), 0.0) / static_cast<double>(x.size());
+}
+
+void check_near(const Values& a, const Values& b, double tolerance) {
+  REQUIRE(a.size() == b.size());
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    INFO(i);
+    CHECK(a[i] == Approx(b[i]).margin(tolerance).epsilon(tolerance));
+  }
 }
 
 }  // namespace tessera::models::test

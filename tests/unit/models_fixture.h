@@ -87,4 +87,17 @@ void set_weights(testing::Interpreter& interpreter, const Loaded& loaded,
 double worst_error(const std::vector<double>& a, const std::vector<double>& b, double relative,
                    double absolute);
 
+using Values = std::vector<double>;
+
+/// Samples in the values of a model's first input.
+std::int64_t size_of_batch(const Loaded& loaded, const Values& x);
+
+/// Output of a Sequential of one layer, with weights as they are initialised.
+Values apply(const std::string& class_name, const std::string& config, const std::string& shape,
+             const Values& x, bool training = false, std::uint64_t step = 0);
+
+double mean_of(const Values& x);
+
+void check_near(const Values& a, const Values& b, double tolerance = 1e-6);
+
 }  // namespace tessera::models::test

@@ -8,7 +8,6 @@
 using namespace tessera;
 using namespace tessera::models::test;
 using Catch::Matchers::Contains;
-using Values = std::vector<double>;
 
 namespace {
 
