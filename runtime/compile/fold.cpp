@@ -1,9 +1,10 @@
-// Evaluation of nodes on constants.
+// Evaluation of nodes on constants, and shorter ways past broadcasts.
 #include "runtime/compile/fold.h"
 
 #include <algorithm>
 #include <cstring>
 #include <optional>
+#include <utility>
 
 #include "runtime/ops/map.h"
 #include "runtime/ops/source.h"
@@ -88,6 +89,26 @@ void fold_constants(graph::Graph& graph) {
     const graph::ValueType& type = graph.type(node.outputs.front());
     node.op = std::make_shared<const FullOp>(type.shape, *value, type.dtype);
     node.inputs.clear();
+  }
+}
+
+void skip_broadcasts(graph::Graph& graph) {
+  for (Node& node : graph.nodes) {
+    if (dynamic_cast<const MapOp*>(node.op.get()) == nullptr) continue;
+    std::vector<Shape> shapes;
+    for (const ValueId input : node.inputs) shapes.push_back(graph.type(input).shape);
+    for (std::size_t i = 0; i < node.inputs.size(); ++i) {
+      const graph::Value& value = graph.value(node.inputs[i]);
+      if (value.source != graph::Value::Source::node || value.pin) continue;
+      const Node& producer = graph.nodes[static_cast<std::size_t>(value.producer)];
+      if (!producer.op->is_broadcast()) continue;
+      const Shape whole = std::exchange(shapes[i], graph.type(producer.inputs.front()).shape);
+      if (ops::broadcast_shape(shapes) == graph.type(node.outputs.front()).shape) {
+        node.inputs[i] = producer.inputs.front();
+      } else {
+        shapes[i] = whole;
+      }
+    }
   }
 }
 

@@ -137,8 +137,6 @@ Value memory_json(const MemoryReport& memory) {
                             {"peak", json::make(memory.peak)}});
 }
 
-bool is_output(const ReportedValue& value) { return !value.path.starts_with(kGradientPrefix); }
-
 std::vector<std::string> warnings_of(const Program& program, const VariableTable& table,
                                      const PlanContext& context) {
   std::vector<std::string> warnings = uneven_cuts(table, program.mesh);
@@ -240,7 +238,6 @@ Value plan_json(const Program& program, const VariableTable& table, const PlanCo
   }
   std::vector<Value> outputs;
   for (const ReportedValue& value : program.values) {
-    if (!is_output(value)) continue;
     outputs.push_back(
         json::make_object({{"path", json::make(value.path)},
                            {"shape", sizes_of(value.shape)},

@@ -74,7 +74,7 @@ struct ProgramOutput {
   TensorId tensor = -1;
 };
 
-/// A named value for reports: layer outputs and what else has a path.
+/// A named value for reports: layer outputs and what else has a path, gradients left out.
 struct ReportedValue {
   std::string path;
   Shape shape;

@@ -88,13 +88,13 @@ class Propagation {
     draft_.assignments.push_back({assignment.variable, placed});
   }
 
-  /// Named results of nodes, where their readers find them. Pins are repeated as they were asked
-  /// for.
+  /// Named results of nodes but gradients, where their readers find them. Pins are repeated as they
+  /// were asked for.
   void report_values() {
     for (std::size_t i = 0; i < graph_.values.size(); ++i) {
       const Value& value = graph_.values[i];
       if (value.source != Value::Source::node || value.path.empty() || value.producer < 0) continue;
-      if (uses_.floating[i]) continue;
+      if (uses_.floating[i] || is_gradient(graph_, static_cast<ValueId>(i))) continue;
       const Placement* here = stock_.find(static_cast<ValueId>(i), Phase::forward);
       draft_.reported.push_back({value.path, value.type.shape, value.pin ? *value.pin : *here});
     }

@@ -75,15 +75,15 @@ class Lowering {
       if (value.source != graph::Value::Source::variable || !overwritten.contains(value.variable)) {
         return;
       }
-      DraftValue copy = draft_.value(id);
-      copy.source = graph::Value::Source::node;
       DraftNode node;
       node.op = make_copy();
+      node.path = value.path;
+      node.phase = graph::Phase::update;
+      node.internal = true;
+      DraftValue copy = draft_.value(id);
+      copy.source = graph::Value::Source::node;
       node.inputs = {id};
       node.outputs = {draft_.add(std::move(copy))};
-      node.phase = graph::Phase::update;
-      node.path = value.path;
-      node.internal = true;
       id = node.outputs.front();
       draft_.nodes.push_back(std::move(node));
     };

@@ -90,7 +90,8 @@ class Selector {
     }
   }
 
-  /// A cut is a candidate where something is cut that way already: cuts are not invented.
+  /// A cut is a candidate where something is cut that way already, or where parts are all that
+  /// the readers will need: cuts are not invented.
   bool is_asked_for(int axis, char factor) const {
     const auto asks = [axis, factor](const std::string& term,
                                      const std::optional<Placement>& placement) {
@@ -103,8 +104,14 @@ class Selector {
     }
     for (std::size_t i = 0; i < pins_.size(); ++i) {
       if (asks(call_.rule.results[i], pins_[i])) return true;
+      if (!pins_[i] && is_awaited(i, axis, factor)) return true;
     }
     return false;
+  }
+
+  bool is_awaited(std::size_t result, int axis, char factor) const {
+    const std::size_t dim = call_.rule.results[result].find(factor);
+    return dim != std::string::npos && stock_.is_awaited_in_parts(node_.outputs[result], axis, dim);
   }
 
   bool passes_sums(int axis, std::uint32_t group) const {
@@ -121,14 +128,6 @@ class Selector {
   std::vector<AxisChoice> candidates_of(int axis) const {
     std::vector<AxisChoice> candidates{{}};
     if (mesh_.axis_size(axis) == 1) return candidates;
-    const bool concerned =
-        std::any_of(current_.begin(), current_.end(), [axis](const auto& placement) {
-          return placement && ((placement->cut_axes() | placement->pending) & bit(axis)) != 0;
-        });
-    const bool pinned = std::any_of(pins_.begin(), pins_.end(), [axis](const auto& placement) {
-      return placement && placement->dim_of(axis) >= 0;
-    });
-    if (!concerned && !pinned) return candidates;
     for (const char factor : graph::factors_of(call_.rule)) {
       if (is_asked_for(axis, factor)) candidates.push_back({factor, 0});
     }

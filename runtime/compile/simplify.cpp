@@ -52,6 +52,7 @@ class Simplification {
 
   Graph run() {
     fold_constants(result_);
+    skip_broadcasts(result_);
     const std::vector<bool> live = live_values(result_);
     std::vector<Node> nodes = std::exchange(result_.nodes, {});
     for (Value& value : result_.values) value.producer = -1;

@@ -20,6 +20,9 @@ using layouts::Placement;
 using layouts::ReshardKind;
 using layouts::ReshardStep;
 
+/// How many nodes that are not placed yet are looked through for what their readers will need.
+constexpr int kLookAhead = 4;
+
 std::size_t at(ValueId id) { return static_cast<std::size_t>(id); }
 
 }  // namespace
@@ -54,6 +57,12 @@ bool Stock::has_free_choice(ValueId id) const {
   if (value.source != Value::Source::variable) return uses_.floating[at(id)];
   const Variable& variable = (*graph_.variables)[value.variable];
   return variable.role == graph::Role::metric && !variable.storage;
+}
+
+bool Stock::is_total(ValueId id) const {
+  const Value& value = graph_.value(id);
+  return value.source == Value::Source::variable &&
+         (*graph_.variables)[value.variable].role == graph::Role::metric;
 }
 
 Stock::State& Stock::state_of(ValueId id, Phase phase) {
@@ -98,6 +107,55 @@ void Stock::start_variable(ValueId id, Phase phase, State& state) {
 const Placement* Stock::find(ValueId id, Phase phase) {
   if (has_free_choice(id)) return nullptr;
   return &state_of(id, phase).versions.front().placement;
+}
+
+bool Stock::is_awaited_in_parts(ValueId id, int axis, std::size_t dim) {
+  if (uses_.output[at(id)]) return false;
+  for (const graph::VariableId variable : uses_.assigned[at(id)]) {
+    const Variable& target = (*graph_.variables)[variable];
+    // Totals follow what is added to them, not the other way round.
+    if (target.role == graph::Role::metric || !target.storage ||
+        target.storage->dim_of(axis) != static_cast<int>(dim)) {
+      return false;
+    }
+  }
+  const std::vector<Reader>& readers = uses_.readers[at(id)];
+  return std::all_of(readers.begin(), readers.end(),
+                     [&](const Reader& reader) { return reader_awaits_parts(reader, axis, dim); });
+}
+
+bool Stock::reader_awaits_parts(const Reader& reader, int axis, std::size_t dim) {
+  const Node& node = graph_.nodes[static_cast<std::size_t>(reader.node)];
+  const graph::Rule& rule = rules_[static_cast<std::size_t>(reader.node)].rule;
+  const char factor = rule.operands[reader.operand][dim];
+  if (factor < 'a' || factor > 'z') return false;
+  for (std::size_t i = 0; i < node.inputs.size(); ++i) {
+    const std::size_t other = rule.operands[i].find(factor);
+    if (i == reader.operand || other == std::string::npos) continue;
+    if (will_be_cut(node.inputs[i], node.phase, axis, other, kLookAhead)) return true;
+  }
+  return false;
+}
+
+bool Stock::will_be_cut(ValueId id, Phase phase, int axis, std::size_t dim, int depth) {
+  if (has_free_choice(id) || is_total(id)) return false;
+  const State& state = state_of(id, phase);
+  if (state.known) {
+    return state.versions.front().placement.dim_of(axis) == static_cast<int>(dim);
+  }
+  // Not made yet: as its own operands are, where the cut carries over.
+  if (depth == 0) return false;
+  const NodeId producer = graph_.value(id).producer;
+  const Node& node = graph_.nodes[static_cast<std::size_t>(producer)];
+  const graph::Rule& rule = rules_[static_cast<std::size_t>(producer)].rule;
+  const char factor = rule.results[static_cast<std::size_t>(graph_.value(id).output)][dim];
+  if (factor < 'a' || factor > 'z') return false;
+  for (std::size_t i = 0; i < node.inputs.size(); ++i) {
+    const std::size_t operand = rule.operands[i].find(factor);
+    if (operand == std::string::npos) continue;
+    if (will_be_cut(node.inputs[i], node.phase, axis, operand, depth - 1)) return true;
+  }
+  return false;
 }
 
 double Stock::bytes_between(ValueId id, const Placement& from, const Placement& to) {
@@ -248,7 +306,7 @@ void Stock::add_node(NodeId id, std::vector<DraftId> inputs, const Choice& choic
     value.placement = result_placement(call, choice, orders, i);
     value.origin = source.outputs[i];
     value.path = result.path;
-    value.gradient = result.path.starts_with(kGradientPrefix);
+    value.gradient = is_gradient(graph_, source.outputs[i]);
     const bool sums = value.placement.pending != 0;
     if (sums && value.path.empty()) value.path = carried;
     const DraftId made = draft_.add(std::move(value));

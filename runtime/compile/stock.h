@@ -25,6 +25,9 @@ class Stock {
   /// Where a reader in `phase` finds the value now; null where any placement is made on demand at
   /// no cost.
   const layouts::Placement* find(graph::ValueId id, graph::Phase phase);
+  /// True when every reader of a value that is not made yet also reads something that is, or will
+  /// be, cut by `axis` where dimension `dim` of the value meets it: parts are all that they need.
+  bool is_awaited_in_parts(graph::ValueId id, int axis, std::size_t dim);
   /// Bytes per rank to have the value at `target` for a reader in `phase`.
   double price(graph::ValueId id, graph::Phase phase, const layouts::Placement& target);
   /// The value at `target`. `reader` says who needs it, for reasons in the plan.
@@ -52,9 +55,12 @@ class Stock {
   };
 
   State& state_of(graph::ValueId id, graph::Phase phase);
+  bool reader_awaits_parts(const Reader& reader, int axis, std::size_t dim);
+  bool will_be_cut(graph::ValueId id, graph::Phase phase, int axis, std::size_t dim, int depth);
   void start_variable(graph::ValueId id, graph::Phase phase, State& state);
   DraftId base_of_variable(graph::ValueId id);
   bool has_free_choice(graph::ValueId id) const;
+  bool is_total(graph::ValueId id) const;
   double bytes_between(graph::ValueId id, const layouts::Placement& from,
                        const layouts::Placement& to);
   DraftId convert(DraftId from, const layouts::Placement& target, graph::Phase phase,

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "runtime/compile/draft.h"
+
 namespace tessera::compile {
 namespace {
 
@@ -61,6 +63,14 @@ std::vector<bool> floating_values(const Graph& graph) {
 
 }  // namespace
 
+bool is_gradient(const Graph& graph, ValueId id) {
+  const Value& value = graph.value(id);
+  if (value.path.starts_with(kGradientPrefix)) return true;
+  return value.source == Value::Source::node && !value.path.empty() &&
+         graph.nodes[at(value.producer)].phase == graph::Phase::backward &&
+         graph.variables->find(value.path).has_value();
+}
+
 std::vector<CallRule> rules_of(const Graph& graph) {
   std::vector<CallRule> rules;
   rules.reserve(graph.nodes.size());
@@ -91,14 +101,27 @@ bool is_worth_passing(const CallRule& call, std::uint32_t group) {
 Uses uses_of(const Graph& graph, const std::vector<CallRule>& rules) {
   Uses uses;
   uses.count.assign(graph.values.size(), 0);
-  for (const Node& node : graph.nodes) {
+  uses.readers.resize(graph.values.size());
+  uses.output.assign(graph.values.size(), false);
+  uses.assigned.resize(graph.values.size());
+  for (std::size_t id = 0; id < graph.nodes.size(); ++id) {
+    const Node& node = graph.nodes[id];
+    for (std::size_t i = 0; i < node.inputs.size(); ++i) {
+      uses.readers[at(node.inputs[i])].push_back({static_cast<graph::NodeId>(id), i});
+    }
     std::vector<ValueId> inputs = node.inputs;
     std::sort(inputs.begin(), inputs.end());
     inputs.erase(std::unique(inputs.begin(), inputs.end()), inputs.end());
     for (const ValueId input : inputs) ++uses.count[at(input)];
   }
-  for (const graph::Assignment& assignment : graph.assignments) ++uses.count[at(assignment.value)];
-  for (const graph::Output& output : graph.outputs) ++uses.count[at(output.value)];
+  for (const graph::Assignment& assignment : graph.assignments) {
+    ++uses.count[at(assignment.value)];
+    uses.assigned[at(assignment.value)].push_back(assignment.variable);
+  }
+  for (const graph::Output& output : graph.outputs) {
+    ++uses.count[at(output.value)];
+    uses.output[at(output.value)] = true;
+  }
   uses.pending_is_free = free_values(graph, rules);
   uses.floating = floating_values(graph);
   return uses;

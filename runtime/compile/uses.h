@@ -9,6 +9,10 @@
 
 namespace tessera::compile {
 
+/// A gradient of a variable: made in the backward phase under the variable's path, or named
+/// "gradient of ...".
+bool is_gradient(const graph::Graph& graph, graph::ValueId id);
+
 /// The rule of every node, evaluated once.
 std::vector<CallRule> rules_of(const graph::Graph& graph);
 
@@ -16,7 +20,19 @@ std::vector<CallRule> rules_of(const graph::Graph& graph);
 /// operand or has a narrower type.
 bool is_worth_passing(const CallRule& call, std::uint32_t group);
 
+/// One operand of a node.
+struct Reader {
+  graph::NodeId node = -1;
+  std::size_t operand = 0;
+};
+
 struct Uses {
+  /// Per value: every operand that it is.
+  std::vector<std::vector<Reader>> readers;
+  /// Per value: it is an output of the step.
+  std::vector<bool> output;
+  /// Per value: variables that it is assigned to.
+  std::vector<std::vector<graph::VariableId>> assigned;
   /// Per value: nodes that read it, assignments and outputs together.
   std::vector<int> count;
   /// Per value: a pending sum can reach all its ends (unpinned outputs, totals of metrics) without

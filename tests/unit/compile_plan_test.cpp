@@ -308,6 +308,64 @@ TEST_CASE("constants and random draws are made in the placement of their reader"
   }
 }
 
+std::int64_t largest(const Program& program) {
+  std::int64_t most = 0;
+  for (const compile::ProgramTensor& tensor : program.tensors) {
+    if (tensor.space == compile::ProgramTensor::Space::arena) {
+      most = std::max(most, tensor.local.box.elements());
+    }
+  }
+  return most;
+}
+
+TEST_CASE("what grows to the size of the batch grows to the rank's part only") {
+  Step step;
+  const SymbolicTensor x = step.input("x", {16, 8}, cuts({{0}, {}}));
+  const VariableId w = step.declare("w", {8}, cuts({{}}));
+  const SymbolicTensor wide = ops::broadcast_to(step.read(w), {16, 8});
+  SECTION("read by an element-wise op") { step.builder.output("y", ops::exp(wide * x)); }
+  SECTION("read by an op that cannot broadcast") {
+    step.builder.output("y", ops::concat({wide, x}, 1));
+  }
+  const Program program = compile::compile(step.graph, kData, 1);
+  CHECK(program.collectives.empty());
+  CHECK(largest(program) <= 4 * 16);
+}
+
+TEST_CASE("the gradient of a part is computed in parts where its factors are whole") {
+  Step step;
+  const SymbolicTensor x = step.input("x", {16, 8}, cuts({{}, {}}));
+  const VariableId up = step.declare("up", {8, 12}, cuts({{}, {1}}));
+  const VariableId down = step.declare("down", {12, 4}, cuts({{}, {}}));
+  const SymbolicTensor hidden = ops::tanh(ops::matmul(x, step.read(up)));
+  const SymbolicTensor y = ops::tanh(ops::matmul(hidden, step.read(down)));
+  const SymbolicTensor loss = ops::sum(ops::square(y));
+  const std::vector<SymbolicTensor> gradients = step.differentiate(loss, {up, down});
+  step.descend(up, gradients[0], 0.1);
+  step.descend(down, gradients[1], 0.1);
+  const Program program = compile::compile(step.graph, kTensorParallel, 0);
+  for (const compile::ProgramTensor& tensor : program.tensors) {
+    const bool whole_hidden = tensor.local.shape() == Shape{16, 12};
+    CHECK(!whole_hidden);
+  }
+}
+
+TEST_CASE("gradients named after their variables are no outputs") {
+  Step step;
+  const SymbolicTensor x = step.input("x", {16, 8}, cuts({{0}, {}}));
+  const VariableId w = step.declare("dense/kernel", {8, 4}, cuts({{}, {}}));
+  const SymbolicTensor y = ops::matmul(x, step.read(w));
+  step.builder.name(y, "dense/output");
+  const SymbolicTensor gradient = step.differentiate(ops::sum(ops::square(y)), {w})[0];
+  step.builder.name(gradient, "dense/kernel");
+  step.descend(w, gradient, 0.1);
+  const Program program = compile::compile(step.graph, kData, 0);
+  REQUIRE(program.values.size() == 1);
+  CHECK(program.values[0].path == "dense/output");
+  CHECK(program.memory.gradients == 8 * 4 * 4);
+  CHECK(program.collectives[0].for_paths == std::vector<std::string>{"dense/kernel"});
+}
+
 TEST_CASE("plans say what runs") {
   Pair pair(cuts({{}, {1}}), cuts({{1}}), cuts({{1}, {}}), cuts({{}}));
   const Mesh mesh({2, 5}, {"batch", "model"});
