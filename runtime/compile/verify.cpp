@@ -5,34 +5,33 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <set>
-#include <tuple>
+#include <type_traits>
 #include <utility>
 
 #include "base/error.h"
+#include "runtime/compile/intervals.h"
 
 namespace tessera::compile {
 namespace {
 
 using Space = ProgramTensor::Space;
 
-/// Bytes of one buffer; variables and inputs are whole.
-struct Range {
-  std::tuple<Space, std::int32_t> buffer;
-  std::int64_t begin = 0;
-  std::int64_t end = 0;
-
-  bool meets(const Range& other) const {
-    return buffer == other.buffer && begin < other.end && other.begin < end;
-  }
-};
+/// Variables and inputs have a buffer each, and fill it; the arena is one.
+using Buffer = std::pair<Space, std::int32_t>;
+using Bytes = Range<Buffer>;
 
 class Verification {
  public:
   explicit Verification(const Program& program) : program_(program) {
     for (std::size_t i = 0; i < program.tensors.size(); ++i) {
-      roots_.push_back(root_of(static_cast<TensorId>(i)));
+      const auto id = static_cast<TensorId>(i);
+      roots_.push_back(root_of(id));
+      ranges_.push_back(range_of(tensor(id)));
+      if (tensor(id).space == Space::variable) tensors_of_[tensor(id).variable].push_back(id);
     }
+    live_at_.resize(program.tensors.size());
     find_last_reads();
     find_written();
   }
@@ -52,10 +51,12 @@ class Verification {
           break;
       }
     }
-    demand(flying_.empty(), "a collective is never waited for");
+    demand(flights_.empty(), "a collective is never waited for");
     for (const ProgramOutput& output : program_.outputs) read(output.tensor);
     for (const auto& [collective, count] : started_) {
-      demand(count == 1, fmt::format("collective {} starts {} times", collective, count));
+      demand(count == 1, [&, id = collective, times = count] {
+        return fmt::format("collective {} starts {} times", id, times);
+      });
     }
     demand(started_.size() == program_.collectives.size(), "a collective never starts");
   }
@@ -65,10 +66,18 @@ class Verification {
     return program_.tensors[static_cast<std::size_t>(id)];
   }
 
-  void demand(bool condition, const std::string& what) const {
+  /// `what` is a text, or makes one: most are never needed.
+  template <class What>
+  void demand(bool condition, const What& what) const {
     if (condition) return;
+    std::string text;
+    if constexpr (std::is_invocable_v<What>) {
+      text = what();
+    } else {
+      text = what;
+    }
     throw Error(Error::Kind::internal,
-                fmt::format("compile: instruction {} of rank {}: {}", now_, program_.rank, what));
+                fmt::format("compile: instruction {} of rank {}: {}", now_, program_.rank, text));
   }
 
   std::string show(TensorId id) const {
@@ -81,8 +90,9 @@ class Verification {
   }
   TensorId root(TensorId id) const { return roots_[static_cast<std::size_t>(id)]; }
 
-  Range range(TensorId id) const {
-    const ProgramTensor& here = tensor(id);
+  const Bytes& range(TensorId id) const { return ranges_[static_cast<std::size_t>(id)]; }
+
+  static Bytes range_of(const ProgramTensor& here) {
     switch (here.space) {
       case Space::arena:
         return {{here.space, 0}, here.offset, here.offset + here.bytes()};
@@ -115,7 +125,7 @@ class Verification {
 
   void compute(const Instruction& instruction) {
     for (const TensorId input : instruction.inputs) read(input);
-    std::vector<Range> written;
+    std::vector<Bytes> written;
     if (instruction.workspace_bytes > 0) {
       written.push_back({{Space::arena, 0},
                          instruction.workspace_offset,
@@ -123,8 +133,8 @@ class Verification {
       demand_free(written.back(), instruction, -1, "a workspace");
     }
     for (std::size_t i = 0; i < instruction.outputs.size(); ++i) {
-      const Range here = range(instruction.outputs[i]);
-      for (const Range& other : written) {
+      const Bytes here = range(instruction.outputs[i]);
+      for (const Bytes& other : written) {
         demand(!here.meets(other), "two results of one instruction overlap");
       }
       written.push_back(here);
@@ -134,54 +144,53 @@ class Verification {
   }
 
   /// Nothing that is read later, and no operand but where the op allows it, lies in `here`.
-  void demand_free(const Range& here, const Instruction& instruction, int output,
-                   const std::string& what) const {
-    demand(std::get<0>(here.buffer) != Space::arena || here.end <= program_.arena_bytes,
-           what + " reaches beyond the arena");
-    demand(here.begin == here.end || std::get<0>(here.buffer) != Space::input,
-           what + " overwrites an input of the step");
+  void demand_free(const Bytes& here, const Instruction& instruction, int output,
+                   const std::string& what) {
+    demand(here.buffer.first != Space::arena || here.end <= program_.arena_bytes,
+           [&] { return what + " reaches beyond the arena"; });
+    demand(here.empty() || here.buffer.first != Space::input,
+           [&] { return what + " overwrites an input of the step"; });
     for (std::size_t i = 0; i < instruction.inputs.size(); ++i) {
       const TensorId input = instruction.inputs[i];
       if (!here.meets(range(input))) continue;
       const bool same = output >= 0 && range(input).begin == here.begin &&
                         range(input).end == here.end &&
                         instruction.op->may_overwrite(static_cast<std::size_t>(output), i);
-      demand(same, fmt::format("{} lies over operand {}", what, show(input)));
+      demand(same, [&] { return fmt::format("{} lies over operand {}", what, show(input)); });
     }
     demand_not_needed(here, what);
   }
 
-  void demand_not_needed(const Range& here, const std::string& what) const {
-    for (const auto& [id, content] : live_) {
-      if (last_read_[static_cast<std::size_t>(id)] <= now_ || !here.meets(content)) continue;
-      demand(false, fmt::format("{} lies over {}, which is read later", what, show(id)));
+  void demand_not_needed(const Bytes& here, const std::string& what) {
+    const auto [first, last] = live_.meeting(here);
+    for (auto piece = first; piece != last; ++piece) {
+      const TensorId id = piece->second.content;
+      demand(last_read_[static_cast<std::size_t>(id)] <= now_,
+             [&] { return fmt::format("{} lies over {}, which is read later", what, show(id)); });
     }
-    for (const auto& [collective, ranges] : flying_) {
-      for (const Range& other : ranges) {
-        demand(!here.meets(other),
-               fmt::format("{} lies in memory of a collective in flight", what));
-      }
-    }
+    const auto [flying, end] = flying_.meeting(here);
+    demand(flying == end,
+           [&] { return fmt::format("{} lies in memory of a collective in flight", what); });
   }
 
   void read(TensorId id) {
-    const Range here = range(id);
-    if (here.begin == here.end) return;
-    for (const auto& [collective, parts] : flying_) {
-      const Collective& source = program_.collectives[static_cast<std::size_t>(collective)];
-      for (const Range& part : parts) {
-        // What is sent may be read by others meanwhile, unless the sum is made in it.
-        const bool sent =
-            source.kind != CollectiveKind::all_reduce && part.meets(range(source.members.front()));
-        demand(sent || !here.meets(part), show(id) + " is read while a collective is in flight");
+    const Bytes& here = range(id);
+    if (here.empty()) return;
+    const auto [first, last] = flying_.meeting(here);
+    for (auto piece = first; piece != last; ++piece) {
+      // What is sent may be read by others meanwhile, unless the sum is made in it.
+      for (const Flight& flight : piece->second.content) {
+        demand(flight.is_readable,
+               [&] { return show(id) + " is read while a collective is in flight"; });
       }
     }
     if (tensor(id).space != Space::arena && is_old(id)) {
-      demand(!overwritten_.contains(here.buffer), show(id) + " is read after it was overwritten");
+      demand(!overwritten_.contains(here.buffer),
+             [&] { return show(id) + " is read after it was overwritten"; });
       return;
     }
-    demand(live_.contains(root(id)),
-           show(id) + " is read but does not hold what was written for it");
+    demand(live_at_[static_cast<std::size_t>(root(id))].has_value(),
+           [&] { return show(id) + " is read but does not hold what was written for it"; });
   }
 
   void find_written() {
@@ -199,68 +208,109 @@ class Verification {
   bool is_old(TensorId id) const { return !written_[static_cast<std::size_t>(root(id))]; }
 
   void write(TensorId id) {
-    const Range here = range(id);
-    std::erase_if(live_, [&here](const auto& entry) { return here.meets(entry.second); });
-    if (here.begin == here.end) return;
-    live_[root(id)] = here;
+    const Bytes& here = range(id);
+    forget(here);
+    if (here.empty()) return;
+    std::optional<Bytes>& place = live_at_[static_cast<std::size_t>(root(id))];
+    if (place) forget(*place);
+    place = here;
+    live_.add(here, root(id));
     if (tensor(id).space == Space::variable) {
-      demand_old_value_is_done(id, here);
+      demand_old_value_is_done(id);
       overwritten_.insert(here.buffer);
     }
   }
 
-  void demand_old_value_is_done(TensorId id, const Range& here) const {
-    for (std::size_t i = 0; i < program_.tensors.size(); ++i) {
-      const auto other = static_cast<TensorId>(i);
-      if (tensor(other).space != Space::variable || range(other).buffer != here.buffer) continue;
-      if (root(other) == root(id) || last_read_[i] <= now_) continue;
-      demand(!is_old(other), fmt::format("{} replaces the old value that is read later", show(id)));
+  /// What lies there is overwritten.
+  void forget(Bytes here) {
+    const auto [first, last] = live_.meeting(here);
+    for (auto piece = first; piece != last; ++piece) {
+      live_at_[static_cast<std::size_t>(piece->second.content)].reset();
+    }
+    live_.erase(first, last);
+  }
+
+  void demand_old_value_is_done(TensorId id) const {
+    for (const TensorId other : tensors_of_.at(tensor(id).variable)) {
+      if (root(other) == root(id) || last_read_[static_cast<std::size_t>(other)] <= now_) continue;
+      demand(!is_old(other),
+             [&] { return fmt::format("{} replaces the old value that is read later", show(id)); });
     }
   }
 
   void start(int index) {
     ++started_[index];
     const Collective& collective = program_.collectives[static_cast<std::size_t>(index)];
-    std::vector<Range>& ranges = flying_[index];
-    demand(ranges.empty(), "a collective starts twice");
+    demand(!flights_.contains(index), "a collective starts twice");
     std::int64_t expected = range(collective.send).begin;
     std::vector<TensorId> members = collective.members;
     std::sort(members.begin(), members.end(), [this](TensorId a, TensorId b) {
       return std::pair(range(a).begin, range(a).end) < std::pair(range(b).begin, range(b).end);
     });
-    std::vector<Range> sent;
     for (const TensorId member : members) {
       read(member);
       demand(members.size() == 1 || range(member).begin == expected,
              "members of a bucket do not lie one after another");
       expected = range(member).end;
-      sent.push_back(range(member));
     }
-    if (collective.receive != collective.send) {
-      const Range here = range(collective.receive);
-      for (const Range& other : sent) {
-        demand(!here.meets(other), "a collective receives into what it sends");
+    const bool in_place = collective.receive == collective.send;
+    if (!in_place) {
+      const Bytes& here = range(collective.receive);
+      for (const TensorId member : members) {
+        demand(!here.meets(range(member)), "a collective receives into what it sends");
       }
       demand_not_needed(here, show(collective.receive));
       write(collective.receive);
-      sent.push_back(here);
     }
-    ranges = std::move(sent);
-    if (ranges.empty()) ranges.emplace_back();
+    std::vector<Bytes>& flights = flights_[index];
+    for (const TensorId member : members) take_off(index, range(member), !in_place, flights);
+    if (!in_place) take_off(index, range(collective.receive), false, flights);
+  }
+
+  void take_off(int index, const Bytes& here, bool is_readable, std::vector<Bytes>& flights) {
+    if (here.empty()) return;
+    const auto [first, last] = flying_.meeting(here);
+    if (first == last) {
+      flying_.add(here, {{index, is_readable}});
+    } else {
+      // Two collectives may send one tensor: all that is alive lies apart or in the same place.
+      demand(first->first.second == here.begin && first->second.end == here.end,
+             "collectives in flight share a part of their memory");
+      first->second.content.push_back({index, is_readable});
+    }
+    flights.push_back(here);
   }
 
   void wait(int index) {
-    demand(flying_.erase(index) == 1, "a collective is waited for that is not in flight");
+    const auto flights = flights_.find(index);
+    demand(flights != flights_.end(), "a collective is waited for that is not in flight");
+    for (const Bytes& here : flights->second) {
+      const auto piece = flying_.meeting(here).first;
+      std::erase_if(piece->second.content,
+                    [index](const Flight& flight) { return flight.collective == index; });
+      if (piece->second.content.empty()) flying_.erase(piece);
+    }
+    flights_.erase(flights);
   }
+
+  /// Use of some memory by a collective in flight.
+  struct Flight {
+    int collective = -1;
+    bool is_readable = false;  // it is sent, not written
+  };
 
   const Program& program_;
   std::vector<TensorId> roots_;
-  std::vector<std::int64_t> last_read_;  // by root
-  std::map<TensorId, Range> live_;       // contents of memory, by root
-  std::map<int, std::vector<Range>> flying_;
+  std::vector<Bytes> ranges_;
+  std::map<graph::VariableId, std::vector<TensorId>> tensors_of_;
+  std::vector<std::int64_t> last_read_;        // by root
+  Intervals<Buffer, TensorId> live_;           // contents of memory: roots
+  std::vector<std::optional<Bytes>> live_at_;  // by root
+  Intervals<Buffer, std::vector<Flight>> flying_;
+  std::map<int, std::vector<Bytes>> flights_;  // by collective in flight
   std::map<int, int> started_;
-  std::vector<bool> written_;                              // by root: some instruction makes it
-  std::set<std::tuple<Space, std::int32_t>> overwritten_;  // variables written by the step
+  std::vector<bool> written_;     // by root: some instruction makes it
+  std::set<Buffer> overwritten_;  // variables written by the step
   std::int64_t now_ = 0;
 };
 

@@ -1,11 +1,14 @@
 // Where values lie: arenas, views, results in place, new values of variables.
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <chrono>
 #include <random>
+#include <string>
 
 #include "base/error.h"
 #include "runtime/compile/arena.h"
 #include "runtime/compile/compile.h"
+#include "runtime/compile/intervals.h"
 #include "runtime/compile/local_ops.h"
 #include "runtime/compile/verify.h"
 #include "tests/support/interpreter.h"
@@ -72,6 +75,62 @@ TEST_CASE("blocks that live together never overlap, and dead memory is used agai
   CHECK(compile::place_blocks(chain) == 64);
   std::vector<Block> none;
   CHECK(compile::place_blocks(none) == 0);
+}
+
+TEST_CASE("intervals find the pieces that a range meets") {
+  using Bytes = compile::Range<int>;
+  compile::Intervals<int, int> pieces;
+  std::vector<Bytes> known;
+  const auto meeting = [&](const Bytes& range) {
+    std::vector<int> found;
+    const auto [first, last] = pieces.meeting(range);
+    for (auto piece = first; piece != last; ++piece) found.push_back(piece->second.content);
+    std::sort(found.begin(), found.end());
+    return found;
+  };
+  std::mt19937_64 random(11);
+  for (int round = 0; round < 2000; ++round) {
+    const int buffer = static_cast<int>(random() % 3) - 1;
+    const auto begin = static_cast<std::int64_t>(random() % 40);
+    const Bytes range{buffer, begin, begin + static_cast<std::int64_t>(random() % 6)};
+    std::vector<int> expected;
+    for (std::size_t i = 0; i < known.size(); ++i) {
+      if (known[i].meets(range)) expected.push_back(static_cast<int>(i));
+    }
+    REQUIRE(meeting(range) == expected);
+    if (expected.empty() && !range.empty()) {
+      pieces.add(range, static_cast<int>(known.size()));
+      known.push_back(range);
+    } else if (random() % 2 == 0) {
+      const auto [first, last] = pieces.meeting(range);
+      pieces.erase(first, last);
+      for (const int piece : expected) known[static_cast<std::size_t>(piece)] = {};
+    }
+  }
+}
+
+TEST_CASE("the time to compile grows with the number of layers, not with its square") {
+  const Placement whole = cuts({{}, {}});
+  const auto seconds = [&](int layers) {
+    Step step;
+    SymbolicTensor x = step.input("x", {4, 4}, cuts({{0}, {}}));
+    std::vector<VariableId> weights;
+    for (int i = 0; i < layers; ++i) {
+      weights.push_back(step.declare("w" + std::to_string(i), {4, 4}, whole));
+      x = ops::tanh(ops::matmul(x, step.read(weights.back())));
+    }
+    const std::vector<SymbolicTensor> gradients = step.differentiate(ops::mean(x), weights);
+    for (std::size_t i = 0; i < weights.size(); ++i) {
+      step.adapt(weights[i], gradients[i], 0.1, whole);
+    }
+    const auto begin = std::chrono::steady_clock::now();
+    compile::compile(step.graph, kTwo, 0);
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  };
+  const double few = seconds(100);
+  const double many = seconds(1600);  // a square would take 256 times as long
+  INFO(few << " s, " << many << " s");
+  CHECK(many < 64 * few + 0.5);
 }
 
 TEST_CASE("an update writes straight into its variables") {
