@@ -56,8 +56,11 @@ class EpilogueFusion {
     const DType dtype = draft_.value(follower.outputs.front()).type.dtype;
     Epilogue epilogue = product->epilogue();
     std::vector<DraftId> inputs = node.inputs;
-    if (follower.inputs.size() == 1 && kernels::operands_of(step.code) == 1 &&
-        kernels::can_fuse_activation(step.code)) {
+    if (step.code == MapCode::copy && is_floating(dtype) &&
+        size_of(dtype) <= size_of(draft_.value(result).type.dtype)) {
+      // A cast: the product rounds to its dtype itself.
+    } else if (follower.inputs.size() == 1 && kernels::operands_of(step.code) == 1 &&
+               kernels::can_fuse_activation(step.code)) {
       epilogue.activation = step.code;
     } else if (const DraftId bias = bias_of(*product, follower, step, result);
                bias != kNoDraft && !epilogue.bias) {
@@ -85,6 +88,7 @@ class EpilogueFusion {
       return kNoDraft;
     }
     const DraftId other = follower.inputs[0] == result ? follower.inputs[1] : follower.inputs[0];
+    if (other == result) return kNoDraft;  // y + y
     const Shape& whole = draft_.value(result).type.shape;
     const Shape& bias = draft_.value(other).type.shape;
     if (bias.empty() || bias.rank() != product.bias_letters().size()) return kNoDraft;

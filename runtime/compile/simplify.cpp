@@ -3,10 +3,12 @@
 
 #include <fmt/format.h>
 
+#include <numeric>
 #include <unordered_map>
 #include <utility>
 
 #include "runtime/compile/fold.h"
+#include "runtime/compile/widen.h"
 
 namespace tessera::compile {
 namespace {
@@ -46,13 +48,14 @@ bool may_merge(const Value& kept, const Value& other) {
 
 class Simplification {
  public:
-  explicit Simplification(const Graph& source) : result_(source), same_(source.values.size()) {
-    for (std::size_t i = 0; i < same_.size(); ++i) same_[i] = static_cast<ValueId>(i);
-  }
+  explicit Simplification(const Graph& source) : result_(source) {}
 
   Graph run() {
     fold_constants(result_);
     skip_broadcasts(result_);
+    widen_sums(result_);
+    same_.resize(result_.values.size());
+    std::iota(same_.begin(), same_.end(), ValueId{0});
     const std::vector<bool> live = live_values(result_);
     std::vector<Node> nodes = std::exchange(result_.nodes, {});
     for (Value& value : result_.values) value.producer = -1;

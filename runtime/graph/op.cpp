@@ -10,6 +10,8 @@ double Op::flops(const LocalCall& call) const {
 
 std::int64_t Op::workspace_bytes(const LocalCall& /*call*/) const { return 0; }
 
+std::shared_ptr<const Op> Op::with_result(DType /*dtype*/) const { return nullptr; }
+
 bool Op::may_overwrite(std::size_t /*output*/, std::size_t /*input*/) const { return false; }
 
 }  // namespace tessera::graph

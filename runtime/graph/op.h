@@ -88,6 +88,9 @@ class Op {
   virtual bool only_moves() const { return is_view(); }
   /// True when the result is the operand repeated as NumPy broadcasts: element-wise readers can take the operand itself.
   virtual bool is_broadcast() const { return false; }
+  /// The same op with results of this dtype, rounded once at the end: the compiler asks ops that add up for
+  /// float32 where 16 bits would round the terms of a sum before they meet. Default: null, there is none.
+  virtual std::shared_ptr<const Op> with_result(DType dtype) const;
   /// False for ops that must not be merged with an equal node or removed (none so far but random draws keep their stream key).
   virtual bool is_pure() const { return true; }
   /// Decides algorithm, strides and constants once.

@@ -164,6 +164,10 @@ std::shared_ptr<const EinsumOp> EinsumOp::with(DType result, Epilogue epilogue) 
   return std::make_shared<const EinsumOp>(equation(), result, epilogue);
 }
 
+std::shared_ptr<const graph::Op> EinsumOp::with_result(DType dtype) const {
+  return with(dtype, epilogue_);
+}
+
 std::string EinsumOp::attributes() const {
   std::string text = fmt::format("{} {}", equation(), tessera::name_of(result_));
   if (epilogue_.bias) text += " + bias";

@@ -45,6 +45,7 @@ class EinsumOp final : public graph::Op {
   std::shared_ptr<const EinsumOp> with(DType result, Epilogue epilogue) const;
 
   std::string_view name() const override { return "einsum"; }
+  std::shared_ptr<const graph::Op> with_result(DType dtype) const override;
   std::string attributes() const override;
   std::vector<graph::ValueType> infer(std::span<const graph::ValueType> inputs) const override;
   graph::Rule rule(std::span<const graph::ValueType> inputs,

@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <memory>
+#include <optional>
 
 #include "base/error.h"
 #include "runtime/ops/ops.h"
@@ -26,13 +28,15 @@ bool contains(const std::vector<int>& dims, std::size_t dim) {
 
 class ReduceOp final : public graph::Op {
  public:
-  /// `dims`: ascending, from 0.
-  ReduceOp(ReduceCode code, std::vector<int> dims, bool keepdims)
-      : code_(code), dims_(std::move(dims)), keepdims_(keepdims) {}
+  /// `dims`: ascending, from 0. `result`: absent, that of the operand.
+  ReduceOp(ReduceCode code, std::vector<int> dims, bool keepdims,
+           std::optional<DType> result = std::nullopt)
+      : code_(code), dims_(std::move(dims)), keepdims_(keepdims), result_(result) {}
 
   std::string_view name() const override { return kNames[static_cast<std::size_t>(code_)]; }
   std::string attributes() const override {
-    return fmt::format("dims [{}]{}", fmt::join(dims_, ", "), keepdims_ ? " keepdims" : "");
+    return fmt::format("dims [{}]{}{}", fmt::join(dims_, ", "), keepdims_ ? " keepdims" : "",
+                       result_ ? fmt::format(" {}", tessera::name_of(*result_)) : "");
   }
 
   std::vector<ValueType> infer(std::span<const ValueType> inputs) const override {
@@ -45,7 +49,12 @@ class ReduceOp final : public graph::Op {
     }
     // Counting truths needs more than a boolean.
     const bool counts = code_ == ReduceCode::sum && x.dtype == DType::boolean;
-    return {{result_shape(x.shape, keepdims_), counts ? DType::int32 : x.dtype}};
+    const DType dtype = counts ? DType::int32 : x.dtype;
+    return {{result_shape(x.shape, keepdims_), result_.value_or(dtype)}};
+  }
+  std::shared_ptr<const graph::Op> with_result(DType dtype) const override {
+    if (code_ != ReduceCode::sum) return nullptr;
+    return std::make_shared<const ReduceOp>(code_, dims_, keepdims_, dtype);
   }
 
   graph::Rule rule(std::span<const ValueType> inputs,
@@ -69,10 +78,9 @@ class ReduceOp final : public graph::Op {
   std::vector<ValueId> gradient(const graph::GradientCall& call) const override {
     graph::Builder& builder = call.builder;
     const SymbolicTensor x = builder.wrap(call.inputs[0]);
-    // A copy: adding nodes moves the graph's values.
-    const Shape shape = x.shape();
+    const Shape& shape = x.shape();
     const Shape kept = result_shape(shape, true);
-    SymbolicTensor g = builder.wrap(call.output_gradients[0]);
+    SymbolicTensor g = cast(builder.wrap(call.output_gradients[0]), x.dtype());
     if (code_ == ReduceCode::sum) {
       // A constant stays one: it then costs nothing where it is used.
       if (const auto value = constant_of(g)) return {full(builder, shape, *value, g.dtype()).id};
@@ -121,6 +129,7 @@ class ReduceOp final : public graph::Op {
   ReduceCode code_;
   std::vector<int> dims_;
   bool keepdims_;
+  std::optional<DType> result_;
 };
 
 /// Ascending, from 0; empty: all. Throws config for dimensions that do not exist or come twice.

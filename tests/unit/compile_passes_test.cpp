@@ -178,6 +178,21 @@ TEST_CASE("products take over bias and activation") {
     CHECK(names(compile::compile(step.graph, kAlone, 0)) ==
           std::vector<std::string>{"einsum", "relu"});
   }
+  SECTION("not of itself") {
+    const SymbolicTensor v = step.input("v", {4}, cuts({{}}));
+    const SymbolicTensor y = ops::einsum("k,kn->n", v, step.read(w));
+    step.builder.output("y", y + y);
+    CHECK(names(compile::compile(step.graph, kAlone, 0)) ==
+          std::vector<std::string>{"einsum", "add"});
+  }
+  SECTION("in 16 bits") {
+    const DType half = DType::bfloat16;
+    const SymbolicTensor y = ops::matmul(ops::cast(x, half), ops::cast(step.read(w), half));
+    step.builder.output("y", ops::relu(y + ops::cast(step.read(b), half)));
+    const Program program = compile::compile(step.graph, kAlone, 0);
+    CHECK(names(program) == std::vector<std::string>{"copy", "copy", "copy", "einsum"});
+    CHECK(program.tensors[static_cast<std::size_t>(program.outputs[0].tensor)].local.dtype == half);
+  }
   SECTION("not across the reduction of a pending sum") {
     step.table[w].storage = cuts({{0}, {}});
     step.builder.output("y", ops::relu(ops::matmul(x, step.read(w)) + step.read(b)));
@@ -185,6 +200,53 @@ TEST_CASE("products take over bias and activation") {
           std::vector<std::string>{"slice", "owner", "einsum", "start all_reduce",
                                    "wait all_reduce", "relu"});
   }
+}
+
+TEST_CASE("pending sums of 16 bits are kept in 32") {
+  const Mesh two({2}, {"batch"});
+  const DType half = DType::bfloat16;
+  Step step;
+  SECTION("of a product") {
+    const SymbolicTensor x = step.input("x", {1, 4}, cuts({{}, {0}}), half);
+    const SymbolicTensor w = step.input("w", {4, 1}, cuts({{0}, {}}), half);
+    step.builder.output("y", ops::cast(ops::matmul(x, w), DType::float32) + 1.0);
+  }
+  SECTION("of a reduction") {
+    const SymbolicTensor x = step.input("x", {1, 4}, cuts({{}, {0}}), half);
+    const SymbolicTensor w = step.input("w", {4, 1}, cuts({{0}, {}}), half);
+    step.builder.output("y", ops::sum(x * ops::reshape(w, {1, 4})) + 1.0);
+  }
+  Simulator machine(step.graph, two);
+  REQUIRE(machine.program().collectives.size() == 1);
+  CHECK(machine.program().collectives[0].dtype == DType::float32);
+  // 257 is no number of bfloat16: rounded on its rank, the sum would be 256.
+  machine.set_input("x", {256.0, 1.0, 1.0, 0.0});
+  machine.set_input("w", {1.0, 1.0, 1.0, 1.0});
+  machine.run();
+  const std::vector<double> y = machine.output("y");
+  CHECK((y[0] == 259.0 || y[0] == 260.0));  // 258 + 1, and that as bfloat16
+}
+
+TEST_CASE("gradients of float32 variables are not rounded to 16 bits on their way") {
+  const DType half = DType::bfloat16;
+  Step step;
+  const SymbolicTensor x = step.input("x", {8, 4}, cuts({{0}, {}}));
+  const VariableId w = step.declare("w", {4, 6}, cuts({{}, {}}));
+  const SymbolicTensor y = ops::matmul(ops::cast(x, half), ops::cast(step.read(w), half));
+  const SymbolicTensor loss = ops::sum(ops::cast(ops::square(y), DType::float32));
+  step.descend(w, step.differentiate(loss, {w})[0], 0.1);
+  const Program program = compile::compile(step.graph, kFour, 0);
+  REQUIRE(program.collectives.size() == 1);
+  const compile::ProgramTensor& sent =
+      program.tensors[static_cast<std::size_t>(program.collectives[0].send)];
+  CHECK(sent.local.dtype == DType::float32);
+  // Made by the product itself.
+  const auto maker = std::find_if(
+      program.instructions.begin(), program.instructions.end(), [&](const Instruction& each) {
+        return !each.outputs.empty() && each.outputs.front() == program.collectives[0].send;
+      });
+  REQUIRE(maker != program.instructions.end());
+  CHECK(maker->op->name() == "einsum");
 }
 
 TEST_CASE(
