@@ -37,6 +37,11 @@ int operands_of(MapCode code) {
   return code >= MapCode::add ? 2 : 1;
 }
 
+bool gives_boolean(MapCode code) {
+  return (code >= MapCode::equal && code <= MapCode::logical_or) || code == MapCode::is_finite ||
+         code == MapCode::logical_not;
+}
+
 std::string to_string(const MapProgram& program) {
   std::string text;
   for (std::size_t i = 0; i < program.steps.size(); ++i) {

@@ -65,6 +65,8 @@ enum class MapCode : std::uint8_t {
 std::string_view name_of(MapCode code);
 /// Number of operands: 1, 2 or 3.
 int operands_of(MapCode code);
+/// Comparisons and logic: their results are booleans.
+bool gives_boolean(MapCode code);
 
 /// What one step reads: an input of the program, the result of an earlier step, or a constant.
 struct MapOperand {

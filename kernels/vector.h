@@ -82,7 +82,12 @@ inline const TypedLoops<double>& VectorLoops::typed<double>() const {
   return f64;
 }
 
-/// The levels that this processor has, best first.
+/// Sets of instructions that the loops are compiled for, each with those before it.
+enum class VectorLevel : std::uint8_t { baseline, avx2, avx512 };
+/// The highest level that this processor runs.
+VectorLevel vector_level();
+
+/// The loops of the levels that this processor has, best first.
 std::vector<const VectorLoops*> supported_vector_loops();
 /// The best of them. The same on every call.
 const VectorLoops& vector_loops();

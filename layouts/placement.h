@@ -46,7 +46,7 @@ Interval interval_of(std::int64_t size, const AxisList& axes, const Mesh& mesh, 
 /// The part of a tensor that `rank` holds (pending axes and copies do not matter).
 Box box_of(const Shape& shape, const Placement& placement, const Mesh& mesh, int rank);
 
-/// "S(0)[batch] P[model]"-like text for messages and dumps: e.g. "[batch, null]" or "[null] pending over model".
+/// Text for messages and dumps: "[batch, null]", "[null] pending over model".
 std::string to_string(const Placement& placement, const Mesh& mesh);
 
 }  // namespace tessera::layouts

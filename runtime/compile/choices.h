@@ -50,7 +50,7 @@ layouts::Placement operand_placement(const CallRule& call, const Choice& choice,
 layouts::Placement result_placement(const CallRule& call, const Choice& choice,
                                     const FactorOrders& orders, std::size_t index);
 
-/// "k cut over model", "sum of x passes over batch".
+/// "k cut over model, pending sums pass over batch": axes of size 1 are left out.
 std::string to_string(const Choice& choice, const layouts::Mesh& mesh);
 
 }  // namespace tessera::compile

@@ -79,10 +79,8 @@ class Simplification {
   void keep(Node node) {
     for (ValueId& input : node.inputs) input = same_[static_cast<std::size_t>(input)];
     const auto id = static_cast<NodeId>(result_.nodes.size());
-    if (node.op->is_pure()) {
-      const auto [known, is_new] = known_.emplace(key_of(node), id);
-      if (!is_new && merge(result_.nodes[static_cast<std::size_t>(known->second)], node)) return;
-    }
+    const auto [known, is_new] = known_.emplace(key_of(node), id);
+    if (!is_new && merge(result_.nodes[static_cast<std::size_t>(known->second)], node)) return;
     for (const ValueId output : node.outputs) result_.value(output).producer = id;
     result_.nodes.push_back(std::move(node));
   }

@@ -47,13 +47,11 @@ std::vector<SymbolicTensor> Builder::add(std::shared_ptr<const Op> op,
     key += fmt::format(",{}", input.id);
   }
   std::vector<SymbolicTensor> results;
-  if (op->is_pure()) {
-    if (const auto found = known_.find(key); found != known_.end()) {
-      for (const ValueId id : graph_.nodes[static_cast<std::size_t>(found->second)].outputs) {
-        results.push_back(wrap(id));
-      }
-      return results;
+  if (const auto found = known_.find(key); found != known_.end()) {
+    for (const ValueId id : graph_.nodes[static_cast<std::size_t>(found->second)].outputs) {
+      results.push_back(wrap(id));
     }
+    return results;
   }
   std::vector<ValueType> outputs;
   try {
@@ -72,7 +70,7 @@ std::vector<SymbolicTensor> Builder::add(std::shared_ptr<const Op> op,
     node.outputs.push_back(static_cast<ValueId>(graph_.values.size() - 1));
     results.push_back(wrap(node.outputs.back()));
   }
-  if (op->is_pure()) known_.emplace(std::move(key), node_id);
+  known_.emplace(std::move(key), node_id);
   node.op = std::move(op);
   node.path = path_;
   node.phase = phase_;
@@ -86,13 +84,12 @@ SymbolicTensor Builder::add_one(std::shared_ptr<const Op> op,
 }
 
 void Builder::assign(VariableId variable, SymbolicTensor value) {
-  for (Assignment& known : graph_.assignments) {
-    if (known.variable == variable) {
-      known.value = value.id;
-      return;
-    }
+  const auto [known, is_new] = assigned_.emplace(variable, graph_.assignments.size());
+  if (is_new) {
+    graph_.assignments.push_back({variable, value.id});
+  } else {
+    graph_.assignments[known->second].value = value.id;
   }
-  graph_.assignments.push_back({variable, value.id});
 }
 
 void Builder::output(std::string name, SymbolicTensor value) {

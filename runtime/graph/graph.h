@@ -27,7 +27,7 @@ struct SymbolicTensor;  // runtime/graph/builder.h
 using NodeId = std::int32_t;
 using VariableId = std::int32_t;
 
-/// How a variable's first value is drawn; evaluated shard by shard, element by global index (see runtime/train/initializers).
+/// How a variable's first value is drawn; evaluated shard by shard, element by global index (exec::initialize).
 struct Initializer {
   enum class Kind : std::uint8_t {
     zeros, ones, constant, random_normal, random_uniform, truncated_normal, identity, orthogonal, values
@@ -66,7 +66,7 @@ struct Variable {
 /// Variables of a run: shared by all its graphs (train, evaluate, predict; full and last batch). Ids are stable.
 class VariableTable {
  public:
-  /// Adds a variable, or returns the id of the one with this path when shape and dtype agree (else throws internal).
+  /// Adds a variable, or returns the id of the one with this path when shape and dtype agree (else throws config).
   VariableId declare(Variable variable);
   std::optional<VariableId> find(std::string_view path) const;
   Variable& operator[](VariableId id) { return variables_[static_cast<std::size_t>(id)]; }

@@ -59,7 +59,8 @@ struct GradientCall {
   std::span<const bool> wanted;  // per input: is its gradient needed?
 };
 
-/// Immutable; attributes are members. Implementations live in runtime/ops, one file per family.
+/// Immutable; attributes are members. A function of its operands and the step: equal nodes are merged, unread ones removed (random draws
+/// keep their stream key among the attributes). Implementations live in runtime/ops, one file per family.
 class Op {
  public:
   virtual ~Op() = default;
@@ -91,8 +92,6 @@ class Op {
   /// The same op with results of this dtype, rounded once at the end: the compiler asks ops that add up for
   /// float32 where 16 bits would round the terms of a sum before they meet. Default: null, there is none.
   virtual std::shared_ptr<const Op> with_result(DType dtype) const;
-  /// False for ops that must not be merged with an equal node or removed (none so far but random draws keep their stream key).
-  virtual bool is_pure() const { return true; }
   /// Decides algorithm, strides and constants once.
   virtual Kernel prepare(const LocalCall& call, const kernels::Device& device) const = 0;
 };

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "base/error.h"
+#include "runtime/ops/dims.h"
 #include "runtime/ops/ops.h"
 
 namespace tessera::ops {
@@ -77,13 +78,7 @@ class ArgmaxOp final : public graph::Op {
 };
 
 SymbolicTensor add_argmax(bool smallest, SymbolicTensor x, int dim) {
-  const int rank = static_cast<int>(x.rank());
-  if (dim < -rank || dim >= rank) {
-    throw Error(Error::Kind::config,
-                fmt::format("{}: dimension {} of a tensor of shape {}",
-                            smallest ? "argmin" : "argmax", dim, to_string(x.shape())));
-  }
-  const auto which = static_cast<std::size_t>(dim < 0 ? dim + rank : dim);
+  const std::size_t which = dim_of(dim, x.shape(), smallest ? "argmin" : "argmax");
   return x.builder->add_one(std::make_shared<const ArgmaxOp>(smallest, which), {{x}});
 }
 

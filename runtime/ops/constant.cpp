@@ -6,6 +6,7 @@
 #include <variant>
 
 #include "base/error.h"
+#include "runtime/ops/dims.h"
 #include "runtime/ops/ops.h"
 
 namespace tessera::ops {
@@ -93,11 +94,7 @@ class ConstantOp final : public graph::Op {
   }
   Rule rule(std::span<const ValueType> /*inputs*/,
             std::span<const ValueType> /*outputs*/) const override {
-    std::string letters;
-    for (std::size_t dim = 0; dim < shape_.rank(); ++dim) {
-      letters.push_back(static_cast<char>('a' + static_cast<int>(dim)));
-    }
-    return graph::parse_rule("->" + letters);
+    return graph::parse_rule("->" + factor_letters(shape_.rank()));
   }
   std::vector<ValueId> gradient(const graph::GradientCall& /*call*/) const override { return {}; }
 

@@ -22,6 +22,8 @@ std::string factor_letters(std::size_t count, char first) {
   return text;
 }
 
+std::string row_term(const Shape& shape) { return factor_letters(shape.rank() - 1) + "C"; }
+
 Shape leading(const Shape& shape) { return Shape(shape.sizes().first(shape.rank() - 1)); }
 
 void require_floating(DType dtype, std::string_view op) {

@@ -16,6 +16,8 @@ namespace tessera::ops {
 std::size_t dim_of(int dim, const Shape& shape, std::string_view op);
 /// "abc...": one factor a dimension, from `first` on.
 std::string factor_letters(std::size_t count, char first = 'a');
+/// "ab...C": all dimensions but the last may be cut.
+std::string row_term(const Shape& shape);
 /// The shape without its last dimension.
 Shape leading(const Shape& shape);
 /// Throws config unless the dtype is a floating one.

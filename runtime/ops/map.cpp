@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "runtime/ops/dims.h"
 
 namespace tessera::ops {
 namespace {
@@ -177,10 +178,7 @@ std::vector<ValueType> MapOp::infer(std::span<const ValueType> inputs) const {
 graph::Rule MapOp::rule(std::span<const ValueType> inputs,
                         std::span<const ValueType> outputs) const {
   const Shape& result = outputs[0].shape;
-  std::string letters;
-  for (std::size_t dim = 0; dim < result.rank(); ++dim) {
-    letters.push_back(static_cast<char>('a' + static_cast<int>(dim)));
-  }
+  const std::string letters = factor_letters(result.rank());
   graph::Rule rule;
   for (const ValueType& input : inputs) {
     const std::size_t missing = result.rank() - input.shape.rank();

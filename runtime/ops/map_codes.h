@@ -1,4 +1,6 @@
-// The element-wise operations there are. Adding one: a line here, a line in kernels/map_cpu.cpp, a gradient in runtime/ops/map.cpp.
+// The element-wise operations there are. Adding one: its code in kernels/map.h and name in
+// kernels/map.cpp, the loop in kernels/vector_map.h, the gradient in runtime/ops/map_gradients.cpp,
+// the function in ops.h.
 #pragma once
 
 #include "kernels/map.h"

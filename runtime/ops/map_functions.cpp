@@ -19,11 +19,6 @@ MapOperand input(int index) {
 }
 MapOperand constant(double value) { return {MapOperand::Kind::constant, 0, value}; }
 
-bool gives_boolean(MapCode code) {
-  return (code >= MapCode::equal && code <= MapCode::logical_or) || code == MapCode::is_finite ||
-         code == MapCode::logical_not;
-}
-
 SymbolicTensor add_step(const MapStep& step, std::span<const SymbolicTensor> inputs, DType result) {
   kernels::MapProgram program;
   program.steps.push_back(step);
@@ -34,7 +29,7 @@ SymbolicTensor add_step(const MapStep& step, std::span<const SymbolicTensor> inp
 }
 
 DType result_of(MapCode code, DType operand) {
-  return gives_boolean(code) ? DType::boolean : operand;
+  return kernels::gives_boolean(code) ? DType::boolean : operand;
 }
 
 void check_one_dtype(MapCode code, SymbolicTensor a, SymbolicTensor b) {

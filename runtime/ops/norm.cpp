@@ -33,8 +33,6 @@ struct NormKind {
   }
 };
 
-std::string row_term(const Shape& shape) { return factor_letters(shape.rank() - 1) + "C"; }
-
 DType statistics_dtype(DType dtype) {
   return dtype == DType::float64 ? DType::float64 : DType::float32;
 }

@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "base/error.h"
+#include "runtime/ops/dims.h"
 #include "runtime/ops/ops.h"
 #include "runtime/ops/source.h"
 
@@ -134,18 +135,11 @@ class ReduceOp final : public graph::Op {
 
 /// Ascending, from 0; empty: all. Throws config for dimensions that do not exist or come twice.
 std::vector<int> normalized(std::string_view what, const Shape& shape, std::vector<int> dims) {
-  const int rank = static_cast<int>(shape.rank());
   if (dims.empty()) {
-    for (int dim = 0; dim < rank; ++dim) dims.push_back(dim);
+    for (int dim = 0; dim < static_cast<int>(shape.rank()); ++dim) dims.push_back(dim);
     return dims;
   }
-  for (int& dim : dims) {
-    if (dim < -rank || dim >= rank) {
-      throw Error(Error::Kind::config, fmt::format("{}: dimension {} of a tensor of shape {}", what,
-                                                   dim, to_string(shape)));
-    }
-    if (dim < 0) dim += rank;
-  }
+  for (int& dim : dims) dim = static_cast<int>(dim_of(dim, shape, what));
   std::sort(dims.begin(), dims.end());
   if (std::adjacent_find(dims.begin(), dims.end()) != dims.end()) {
     throw Error(Error::Kind::config, fmt::format("{}: a dimension of {} is named twice: [{}]", what,

@@ -21,9 +21,6 @@ using graph::StepState;
 using graph::ValueId;
 using graph::ValueType;
 
-/// All dimensions but the last may be cut.
-std::string row_term(const Shape& shape) { return factor_letters(shape.rank() - 1) + "C"; }
-
 kernels::SoftmaxArgs arguments(const graph::LocalTensor& x, bool logarithm) {
   const Shape& shape = x.shape();
   return {x.dtype, logarithm, leading(shape).elements(), shape.back()};

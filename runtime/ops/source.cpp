@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "kernels/source.h"
+#include "runtime/ops/dims.h"
 #include "runtime/ops/ops.h"
 
 namespace tessera::ops {
@@ -17,11 +18,7 @@ using graph::ValueId;
 using graph::ValueType;
 
 Rule source_rule(const Shape& shape) {
-  std::string term;
-  for (std::size_t dim = 0; dim < shape.rank(); ++dim) {
-    term.push_back(static_cast<char>('a' + static_cast<int>(dim)));
-  }
-  return graph::parse_rule("->" + term);
+  return graph::parse_rule("->" + factor_letters(shape.rank()));
 }
 
 /// The kernel of a source as that of an op.
@@ -151,12 +148,7 @@ SymbolicTensor full(graph::Builder& builder, Shape shape, double value, DType dt
 }
 
 SymbolicTensor iota(graph::Builder& builder, Shape shape, int dim, DType dtype) {
-  const int rank = static_cast<int>(shape.rank());
-  if (dim < -rank || dim >= rank) {
-    throw Error(Error::Kind::config,
-                fmt::format("iota: dimension {} of a tensor of shape {}", dim, to_string(shape)));
-  }
-  const auto which = static_cast<std::size_t>(dim < 0 ? dim + rank : dim);
+  const std::size_t which = dim_of(dim, shape, "iota");
   return builder.add_one(std::make_shared<const IotaOp>(shape, which, dtype), {});
 }
 

@@ -85,7 +85,7 @@ TEST_CASE("dimensions that do not exist are refused") {
   graph::Graph graph(table);
   Builder builder(graph);
   const SymbolicTensor x = builder.input("x", {2, 0}, DType::float32);
-  CHECK_THROWS_WITH(ops::sum(x, {2}), Catch::Contains("dimension 2 of a tensor of shape [2, 0]"));
+  CHECK_THROWS_WITH(ops::sum(x, {2}), Catch::Contains("shape [2, 0] has no dimension 2"));
   CHECK_THROWS_WITH(ops::sum(x, {0, -2}), Catch::Contains("named twice"));
   CHECK_THROWS_WITH(ops::max(x, {1}), Catch::Contains("empty"));
 }

@@ -158,6 +158,23 @@ TEST_CASE("element-wise nodes fuse within a phase and a dtype") {
   }
 }
 
+TEST_CASE("of several assignments to a variable the last one counts") {
+  Step step;
+  const VariableId a = step.declare("a", {2}, cuts({{}}));
+  const VariableId b = step.declare("b", {2}, cuts({{}}));
+  step.builder.assign(a, step.read(a) + 1.0);
+  step.builder.assign(b, step.read(b) + 1.0);
+  step.builder.assign(a, step.read(a) + 2.0);
+  graph::Builder(step.graph).assign(b, step.read(b) + 3.0);
+  REQUIRE(step.graph.assignments.size() == 2);
+  Simulator machine(step.graph, kAlone);
+  machine.set_variable(a, {0.0, 0.0});
+  machine.set_variable(b, {0.0, 0.0});
+  machine.run();
+  CHECK(machine.variable(a) == std::vector<double>{2.0, 2.0});
+  CHECK(machine.variable(b) == std::vector<double>{3.0, 3.0});
+}
+
 TEST_CASE("products take over bias and activation") {
   Step step;
   const SymbolicTensor x = step.input("x", {8, 4}, cuts({{}, {}}));
