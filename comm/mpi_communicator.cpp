@@ -3,10 +3,10 @@
 
 #include <algorithm>
 #include <cstring>
-#include <numeric>
 #include <string>
 
 #include "base/error.h"
+#include "comm/pieces.h"
 
 namespace tessera::comm {
 namespace {
@@ -24,18 +24,6 @@ constexpr int kNew = 0;
 constexpr int kAgreed = 1;  // signatures compared where asked for
 constexpr int kMoving = 2;  // parts or terms travel
 constexpr int kSums = 3;    // sums travel, or the messages to the next members of a broadcast
-
-std::int64_t largest(const std::vector<std::int64_t>& counts) {
-  return *std::max_element(counts.begin(), counts.end());
-}
-
-std::int64_t sum(const std::vector<std::int64_t>& counts, int first) {
-  return std::accumulate(counts.begin(), counts.begin() + first, std::int64_t{0});
-}
-
-void copy_bytes(std::byte* to, const std::byte* from, std::int64_t bytes) {
-  if (bytes > 0 && to != from) std::memmove(to, from, static_cast<std::size_t>(bytes));
-}
 
 }  // namespace
 
@@ -254,7 +242,7 @@ bool MpiCommunicator::advance_all_reduce(Operation& operation) {
       operation.stage = kSums;
       continue;
     }
-    if (operation.stage == kSums) operation.position += sum(counts_, members_);
+    if (operation.stage == kSums) operation.position += sum_before(counts_, members_);
     if (operation.position >= operation.count) return true;
     cut_block(operation);
     exchange_terms(operation, operation.receive);
@@ -287,11 +275,11 @@ bool MpiCommunicator::advance_all_gather(Operation& operation) {
   for (int distance = 1; distance < members_; ++distance) {
     const int from = neighbour(-distance);
     receive(operation, from,
-            operation.receive + sum(operation.receive_counts, from) * operation.size,
+            operation.receive + sum_before(operation.receive_counts, from) * operation.size,
             operation.receive_counts[static_cast<std::size_t>(from)] * operation.size);
     send(operation, neighbour(distance), operation.send, mine * operation.size);
   }
-  copy_bytes(operation.receive + sum(operation.receive_counts, me_) * operation.size,
+  move_bytes(operation.receive + sum_before(operation.receive_counts, me_) * operation.size,
              operation.send, mine * operation.size);
   operation.stage = kMoving;
   return requests_done(operation);
@@ -302,12 +290,14 @@ bool MpiCommunicator::advance_all_to_all(Operation& operation) {
   for (int distance = 0; distance < members_; ++distance) {
     const int from = neighbour(-distance);
     const int to = neighbour(distance);
-    std::byte* target = operation.receive + sum(operation.receive_counts, from) * operation.size;
-    const std::byte* source = operation.send + sum(operation.send_counts, to) * operation.size;
+    std::byte* target =
+        operation.receive + sum_before(operation.receive_counts, from) * operation.size;
+    const std::byte* source =
+        operation.send + sum_before(operation.send_counts, to) * operation.size;
     const std::int64_t bytes =
         operation.receive_counts[static_cast<std::size_t>(from)] * operation.size;
     if (distance == 0) {
-      copy_bytes(target, source, bytes);
+      move_bytes(target, source, bytes);
       continue;
     }
     receive(operation, from, target, bytes);

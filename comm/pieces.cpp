@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 
 #include "comm/segment.h"
 
@@ -37,6 +38,18 @@ void copy_bytes(std::byte* to, const std::byte* from, std::int64_t bytes) {
   share_out(bytes, [&](std::int64_t begin, std::int64_t end) {
     std::memcpy(to + begin, from + begin, static_cast<std::size_t>(end - begin));
   });
+}
+
+void move_bytes(std::byte* to, const std::byte* from, std::int64_t bytes) {
+  if (bytes > 0 && to != from) std::memmove(to, from, static_cast<std::size_t>(bytes));
+}
+
+std::int64_t largest(std::span<const std::int64_t> counts) {
+  return *std::max_element(counts.begin(), counts.end());
+}
+
+std::int64_t sum_before(std::span<const std::int64_t> counts, int member) {
+  return std::accumulate(counts.begin(), counts.begin() + member, std::int64_t{0});
 }
 
 void sum_pieces(const PieceSum& sum, std::span<const void* const> terms) {

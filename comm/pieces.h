@@ -10,6 +10,12 @@
 namespace tessera::comm {
 
 void copy_bytes(std::byte* to, const std::byte* from, std::int64_t bytes);
+/// On the caller's thread; the memories may overlap or be the same.
+void move_bytes(std::byte* to, const std::byte* from, std::int64_t bytes);
+
+/// Of the counts of all members: the largest, and the sum of those before a member.
+std::int64_t largest(std::span<const std::int64_t> counts);
+std::int64_t sum_before(std::span<const std::int64_t> counts, int member);
 
 /// One sum: `result` may be one of the terms; `copy` gets the result too unless it is null.
 struct PieceSum {

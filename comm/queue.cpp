@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "base/error.h"
+#include "comm/pieces.h"
 
 namespace tessera::comm {
 namespace {
@@ -78,10 +79,6 @@ std::string list(std::span<const int> ranks) {
     text += std::to_string(ranks[i]);
   }
   return text;
-}
-
-void copy_bytes(void* to, const void* from, std::int64_t bytes) {
-  if (bytes > 0 && to != from) std::memmove(to, from, static_cast<std::size_t>(bytes));
 }
 
 }  // namespace
@@ -186,7 +183,7 @@ void QueuedCommunicator::run_alone(const Operation& operation) const {
   if (operation.kind == Operation::Kind::all_gather ||
       operation.kind == Operation::Kind::reduce_scatter ||
       operation.kind == Operation::Kind::all_to_all) {
-    copy_bytes(operation.receive, operation.send, operation.count * operation.size);
+    move_bytes(operation.receive, operation.send, operation.count * operation.size);
   }
 }
 
@@ -281,6 +278,7 @@ void QueuedCommunicator::wait(Request request) {
     advance_front();
     if (completed_ != completed || front.stage != stage || front.position != position) {
       start_idling();
+      watchdog_->beat();
     } else {
       idle();
     }

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <numeric>
 
 #include "base/error.h"
 #include "comm/pieces.h"
@@ -19,14 +18,6 @@ constexpr int kNew = 0;
 constexpr int kAnnounced = 1;
 constexpr int kMoving = 2;  // pieces, or the parts of a block
 constexpr int kSummed = 3;
-
-std::int64_t sum(const std::vector<std::int64_t>& counts, int first) {
-  return std::accumulate(counts.begin(), counts.begin() + first, std::int64_t{0});
-}
-
-std::int64_t largest(const std::vector<std::int64_t>& counts) {
-  return *std::max_element(counts.begin(), counts.end());
-}
 
 /// Bytes of piece `index` of something that has `bytes` bytes in all.
 std::int64_t piece_of(std::int64_t bytes, std::int64_t piece, std::int64_t index) {
@@ -142,7 +133,7 @@ void SharedCommunicator::finish_small(const Operation& operation) {
     case Kind::all_reduce:
       return combine_lanes(operation, 0, operation.count);
     case Kind::reduce_scatter:
-      return combine_lanes(operation, sum(operation.receive_counts, me_),
+      return combine_lanes(operation, sum_before(operation.receive_counts, me_),
                            operation.receive_counts[static_cast<std::size_t>(me_)]);
     case Kind::broadcast:
       if (me_ != operation.root) {
@@ -322,7 +313,7 @@ void SharedCommunicator::take_piece(const Operation& operation) {
     for (int member = 0; member < members_; ++member) {
       terms_[static_cast<std::size_t>(member)] =
           member == me_
-              ? operation.send + sum(operation.receive_counts, me_) * operation.size + skip
+              ? operation.send + sum_before(operation.receive_counts, me_) * operation.size + skip
               : half(member, operation) + me_ * piece;
     }
     sum_pieces({.result = operation.receive + skip,
@@ -367,7 +358,7 @@ bool SharedCommunicator::advance_all_to_all(Operation& operation) {
 
 void SharedCommunicator::publish_counts(const Operation& operation) {
   const std::int64_t head = members_ * static_cast<std::int64_t>(sizeof(std::int64_t));
-  const std::int64_t bytes = sum(operation.send_counts, members_) * operation.size;
+  const std::int64_t bytes = sum_before(operation.send_counts, members_) * operation.size;
   // This lane is free already, see segment.h; `publish` then only adds the counts.
   if (head + bytes <= Lane::kPayload) {
     copy_bytes(segment_.lane(me_, tick_ + 1).payload + head, operation.send, bytes);
@@ -389,12 +380,13 @@ void SharedCommunicator::take_counts(const Operation& operation) {
                           std::to_string(counts[static_cast<std::size_t>(me_)]) +
                           " elements where " + std::to_string(expected) + " are expected");
     }
-    in_lane_[at] = head + sum(counts, members_) * operation.size <= Lane::kPayload;
+    in_lane_[at] = head + sum_before(counts, members_) * operation.size <= Lane::kPayload;
     const std::int64_t bytes = expected * operation.size;
     if (in_lane_[at]) {
-      copy_bytes(to, payload(member) + head + sum(counts, me_) * operation.size, bytes);
+      copy_bytes(to, payload(member) + head + sum_before(counts, me_) * operation.size, bytes);
     } else {
-      if (member == me_) copy_bytes(to, operation.send + sum(counts, me_) * operation.size, bytes);
+      if (member == me_)
+        copy_bytes(to, operation.send + sum_before(counts, me_) * operation.size, bytes);
       counts[at] = 0;  // what stays on its rank does not travel
       longest_ = std::max(longest_, largest(counts) * operation.size);
     }

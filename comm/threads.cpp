@@ -46,11 +46,12 @@ class Job {
     return segments_.emplace(members, std::move(added)).first->second;
   }
 
-  /// Keeps the first exception only; the others follow from it.
+  /// Keeps the exception of the rank that ended the job; those of the others follow from it, though
+  /// they may be caught sooner.
   void fail(int rank, std::exception_ptr exception) {
     const std::lock_guard lock(mutex_);
     board()->claim_end(rank, exit_status(Error::Kind::internal));
-    if (!exception_) exception_ = std::move(exception);
+    if (!exception_ || board()->end().rank == rank) exception_ = std::move(exception);
   }
   const std::exception_ptr& exception() const { return exception_; }
 

@@ -62,6 +62,9 @@ class Watchdog {
     beats_.store(beats_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   }
 
+  /// Signs of progress so far.
+  std::uint64_t beats() const { return beats_.load(std::memory_order_relaxed); }
+
   /// Starts the thread that shows and watches hearts; `arm` does it too. Worth it only where
   /// processes share a board.
   void start();

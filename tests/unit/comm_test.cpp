@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "comm/communicator.h"
+#include "comm/queue.h"
 #include "comm/segment.h"
 #include "comm/summation.h"
 #include "comm/threads.h"
@@ -183,6 +184,37 @@ TEST_CASE("a rank that ends the job by abort gives its status and message") {
     world.all().barrier();
   });
   CHECK(message == "weights do not fit");
+}
+
+TEST_CASE("the cause is seen even where it is caught last") {
+  const auto body = [](World& world) {
+    try {
+      if (world.rank() == 0) world.abort(3, "the file is damaged");
+      world.all().barrier();
+    } catch (const Error& error) {
+      // The others fail, and are caught, while this rank is still on its way out.
+      if (world.rank() == 0) std::this_thread::sleep_for(std::chrono::milliseconds(200));
+      throw;
+    }
+  };
+  CHECK(message_of(3, Error::Kind::data, body) == "the file is damaged");
+}
+
+/// An operation of several steps, each of which takes a while.
+class Slow final : public QueuedCommunicator {
+ public:
+  explicit Slow(Watchdog& watchdog) : QueuedCommunicator(0, {0, 1}, watchdog, false) {}
+
+ private:
+  bool advance(Operation& operation) override { return ++operation.position == 50; }
+  std::vector<int> missing(const Operation& /*operation*/) const override { return {}; }
+};
+
+TEST_CASE("a long operation that makes progress is no silence") {
+  Watchdog watchdog(nullptr, 0, {0});
+  Slow communicator(watchdog);
+  communicator.wait(communicator.start_all_reduce(nullptr, 1, DType::float32, ReduceKind::sum, ""));
+  CHECK(watchdog.beats() >= 49);
 }
 
 TEST_CASE("a rank that does not come is named when the watchdog's time is over") {
