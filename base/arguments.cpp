@@ -1,9 +1,10 @@
+// Getters, their messages, and what Keras serialises as a name or an object.
 #include "base/arguments.h"
+
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
-
-#include <fmt/format.h>
 
 namespace tessera::json {
 namespace {
@@ -49,7 +50,8 @@ Problem problem_at(const Value& value, std::string path, std::string message) {
 Arguments::Arguments(const Value& object, std::string path, Problems& problems)
     : object_(&object), path_(std::move(path)), problems_(&problems) {
   if (!object.is_object() && !object.is_null()) {
-    problems.add(problem_at(object, path_, fmt::format("expected an object, got {}", shown(object))));
+    problems.add(
+        problem_at(object, path_, fmt::format("expected an object, got {}", shown(object))));
   }
 }
 
@@ -143,12 +145,13 @@ std::string Arguments::choice(std::string_view key, std::string fallback,
                               const std::vector<std::string>& choices) {
   const Value* found = get(key);
   if (found == nullptr) return fallback;
-  if (found->is_string() && std::find(choices.begin(), choices.end(), found->string) != choices.end()) {
+  if (found->is_string() &&
+      std::find(choices.begin(), choices.end(), found->string) != choices.end()) {
     return found->string;
   }
   problem(*found, key,
-          fmt::format("expected one of \"{}\", got {}{}", fmt::join(choices, "\", \""), shown(*found),
-                      did_you_mean(found->string, choices)));
+          fmt::format("expected one of \"{}\", got {}{}", fmt::join(choices, "\", \""),
+                      shown(*found), did_you_mean(found->string, choices)));
   return fallback;
 }
 

@@ -1,4 +1,5 @@
-// Typed reading of a JSON object that configures something: defaults, ranges, choices, and errors for everything unknown.
+// Typed reading of a JSON object that configures something: defaults, ranges, choices, and errors
+// for everything unknown.
 #pragma once
 
 #include <cstdint>
@@ -12,12 +13,14 @@
 
 namespace tessera::json {
 
-/// Reads the members of one object. Every getter marks its key as known and adds a Problem (placed at the value, with the path of
-/// the key) when type or range is wrong; the fallback is then returned. A member that is null counts as absent where the fallback
-/// allows it. `finish` reports the members that nobody asked for, with the nearest known key.
+/// Reads the members of one object. Every getter marks its key as known and adds a Problem (placed
+/// at the value, with the path of the key) when type or range is wrong; the fallback is then
+/// returned. A member that is null counts as absent where the fallback allows it. `finish` reports
+/// the members that nobody asked for, with the nearest known key.
 class Arguments {
  public:
-  /// `object` outlives this; a value that is no object (but for null) is a problem. `path` is that of the object ("compile.optimizer.config").
+  /// `object` outlives this; a value that is no object (but for null) is a problem. `path` is that
+  /// of the object ("compile.optimizer.config").
   Arguments(const Value& object, std::string path, Problems& problems);
 
   bool has(std::string_view key) const;  // present and not null; marks nothing
@@ -25,17 +28,20 @@ class Arguments {
   std::int64_t integer(std::string_view key, std::int64_t fallback,
                        std::int64_t least = std::numeric_limits<std::int64_t>::min(),
                        std::int64_t most = std::numeric_limits<std::int64_t>::max());
-  std::optional<std::int64_t> optional_integer(std::string_view key,
-                                               std::int64_t least = std::numeric_limits<std::int64_t>::min(),
-                                               std::int64_t most = std::numeric_limits<std::int64_t>::max());
+  std::optional<std::int64_t> optional_integer(
+      std::string_view key, std::int64_t least = std::numeric_limits<std::int64_t>::min(),
+      std::int64_t most = std::numeric_limits<std::int64_t>::max());
   /// Accepts integers too.
-  double number(std::string_view key, double fallback, double least = -std::numeric_limits<double>::infinity(),
+  double number(std::string_view key, double fallback,
+                double least = -std::numeric_limits<double>::infinity(),
                 double most = std::numeric_limits<double>::infinity());
-  std::optional<double> optional_number(std::string_view key, double least = -std::numeric_limits<double>::infinity(),
+  std::optional<double> optional_number(std::string_view key,
+                                        double least = -std::numeric_limits<double>::infinity(),
                                         double most = std::numeric_limits<double>::infinity());
   std::string text(std::string_view key, std::string fallback);
   std::optional<std::string> optional_text(std::string_view key);
-  std::string choice(std::string_view key, std::string fallback, const std::vector<std::string>& choices);
+  std::string choice(std::string_view key, std::string fallback,
+                     const std::vector<std::string>& choices);
   /// A list of integers; one integer counts as a list of one.
   std::optional<std::vector<std::int64_t>> integers(std::string_view key);
   std::optional<std::vector<double>> numbers(std::string_view key);
@@ -65,10 +71,10 @@ class Arguments {
   bool ignore_rest_ = false;
 };
 
-/// What Keras serialises: "adam", or {"class_name": "Adam", "config": {...}} with optional module, registered_name, build_config, compile_config,
-/// shared_object_id, name, inbound_nodes.
+/// What Keras serialises: "adam", or {"class_name": "Adam", "config": {...}} with optional module,
+/// registered_name, build_config, compile_config, shared_object_id, name, inbound_nodes.
 struct Identifier {
-  std::string class_name;       // "" when it is not readable (a problem was added)
+  std::string class_name;         // "" when it is not readable (a problem was added)
   const Value* config = nullptr;  // the config object, or a shared empty object
   const Value* at = nullptr;      // where to place problems about the name
 };

@@ -1,3 +1,4 @@
+// Names and sizes of element types; conversion of half floats.
 #include "base/dtype.h"
 
 #include <array>
@@ -76,7 +77,8 @@ Float16 to_float16(float value) {
   if (magnitude >= 0x477FF000U) return {static_cast<std::uint16_t>(sign | 0x7C00U)};
   if (magnitude < 0x38800000U) {  // subnormal: adding 0.5 aligns the mantissa and rounds it
     const float aligned = std::bit_cast<float>(magnitude) + 0.5F;
-    return {static_cast<std::uint16_t>(sign | (std::bit_cast<std::uint32_t>(aligned) - 0x3F000000U))};
+    return {
+        static_cast<std::uint16_t>(sign | (std::bit_cast<std::uint32_t>(aligned) - 0x3F000000U))};
   }
   const std::uint32_t rounded = magnitude + 0xFFFU + ((magnitude >> 13U) & 1U) - 0x38000000U;
   return {static_cast<std::uint16_t>(sign | (rounded >> 13U))};

@@ -1,3 +1,4 @@
+// Exit statuses.
 #include "base/error.h"
 
 namespace tessera {

@@ -1,8 +1,9 @@
+// Products, strides and texts of shapes.
 #include "base/shape.h"
 
-#include <algorithm>
-
 #include <fmt/format.h>
+
+#include <algorithm>
 
 #include "base/error.h"
 
@@ -10,16 +11,16 @@ namespace tessera {
 
 Shape::Shape(std::span<const std::int64_t> sizes) : rank_(sizes.size()) {
   if (sizes.size() > kMaxRank) {
-    throw Error(Error::Kind::config, fmt::format("a tensor has {} dimensions; at most {} are supported",
-                                                 sizes.size(), kMaxRank));
+    throw Error(Error::Kind::config,
+                fmt::format("a tensor has {} dimensions; at most {} are supported", sizes.size(),
+                            kMaxRank));
   }
   std::copy(sizes.begin(), sizes.end(), sizes_.begin());
 }
 
 void Shape::push_back(std::int64_t size) {
   if (rank_ == kMaxRank) {
-    throw Error(Error::Kind::config,
-                fmt::format("a tensor has more than {} dimensions", kMaxRank));
+    throw Error(Error::Kind::config, fmt::format("a tensor has more than {} dimensions", kMaxRank));
   }
   sizes_[rank_++] = size;
 }

@@ -10,7 +10,8 @@
 
 namespace tessera {
 
-/// Sizes of up to kMaxRank dimensions, held inline: a value type that never allocates. Row-major order everywhere.
+/// Sizes of up to kMaxRank dimensions, held inline: a value type that never allocates. Row-major
+/// order everywhere.
 class Shape {
  public:
   static constexpr std::size_t kMaxRank = 8;

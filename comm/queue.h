@@ -28,17 +28,18 @@ struct Operation {
   DType dtype = DType::uint8;
   ReduceKind reduce = ReduceKind::sum;
   int root = 0;
-  std::int64_t size = 1;   // bytes of an element
-  std::int64_t count = 0;  // elements: of the tensor (all_reduce, broadcast), of all parts together
-                           // (all_gather, reduce_scatter)
+  std::int64_t size = 1;  // bytes of an element
+  /// Elements: of the tensor (all_reduce, broadcast), of all parts together (all_gather,
+  /// reduce_scatter).
+  std::int64_t count = 0;
   const std::byte* send = nullptr;
   std::byte* receive = nullptr;
   std::vector<std::int64_t> send_counts;  // all_to_all
-  std::vector<std::int64_t>
-      receive_counts;  // all_to_all, all_gather; reduce_scatter: what each member gets
+  /// all_to_all, all_gather; reduce_scatter: what each member gets.
+  std::vector<std::int64_t> receive_counts;
   const char* label = "";
-  std::uint64_t signature =
-      0;  // kind, dtype, reduction, root, counts: must be equal on all members
+  /// Kind, dtype, reduction, root, counts: must be equal on all members.
+  std::uint64_t signature = 0;
 
   // How far it is; meaning given by the communicator.
   int stage = 0;

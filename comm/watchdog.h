@@ -25,9 +25,9 @@ struct Board {
     int status = 0;
   };
 
-  alignas(
-      64) std::atomic<std::uint64_t> ended;  // exit status, and in the lower half 1 + world rank
-  Heart hearts[1];                           // one a local rank, the following ones lie behind
+  /// Exit status, and in the lower half 1 + world rank.
+  alignas(64) std::atomic<std::uint64_t> ended;
+  Heart hearts[1];  // one a local rank, the following ones lie behind
 
   static std::size_t bytes_for(int ranks);
   Heart& heart(int local_rank) { return hearts[local_rank]; }

@@ -17,8 +17,8 @@ struct CtcArgs {
   std::int64_t max_labels = 0;
   std::int64_t frames = 0;
   std::int64_t classes = 0;
-  std::int64_t blank =
-      0;  // class of "no label"; labels of this class do not count towards a sequence's length
+  /// Class of "no label"; labels of this class do not count towards a sequence's length.
+  std::int64_t blank = 0;
 };
 
 /// Scratch bytes of either call.

@@ -31,7 +31,8 @@ inline int threads_for(const CpuDevice& device, std::int64_t cost, std::int64_t 
   return cost / least >= 2 ? std::max(device.threads, 1) : 1;
 }
 
-/// Calls work(begin, end) on `threads` consecutive ranges that cover 0..count-1, but for empty ones. Ranges depend on the number of threads: `work` must treat every index by itself. The
+/// Calls work(begin, end) on `threads` consecutive ranges that cover 0..count-1, but for empty
+/// ones. Ranges depend on the number of threads: `work` must treat every index by itself. The
 /// caller's thread takes part; with one thread nothing but the call happens.
 template <typename Work>
 void parallel_ranges(int threads, std::int64_t count, const Work& work) {

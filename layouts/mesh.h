@@ -19,8 +19,9 @@ class Mesh {
 
   /// A mesh of one rank and no axis that matters: shape [1], axis "batch".
   Mesh();
-  /// Throws config: empty, sizes below 1, different lengths, repeated or empty names, more than kMaxAxes axes.
-  /// The messages start as Keras's do ("Shape and axis_names cannot be empty", "Shape and axis_names should have same size").
+  /// Throws config: empty, sizes below 1, different lengths, repeated or empty names, more than
+  /// kMaxAxes axes. The messages start as Keras's do ("Shape and axis_names cannot be empty",
+  /// "Shape and axis_names should have same size").
   Mesh(std::vector<std::int64_t> shape, std::vector<std::string> axis_names);
 
   const std::vector<std::int64_t>& shape() const { return shape_; }
@@ -32,9 +33,11 @@ class Mesh {
 
   /// Position of a rank along one axis.
   int coordinate(int rank, int axis) const;
-  /// Ranks that differ from `rank` only along `axes`, in row-major order of those axes (lower axis index outer).
+  /// Ranks that differ from `rank` only along `axes`, in row-major order of those axes (lower axis
+  /// index outer).
   std::vector<int> group(int rank, AxisSet axes) const;
-  /// The same with an explicit order of the axes, outer first: the order in which parts of a dimension follow each other.
+  /// The same with an explicit order of the axes, outer first: the order in which parts of a
+  /// dimension follow each other.
   std::vector<int> group(int rank, const std::vector<int>& ordered_axes) const;
   /// Product of the sizes of `axes`.
   int group_size(AxisSet axes) const;

@@ -1,4 +1,5 @@
-// Where the parts of a tensor live: which mesh axes cut which dimension, and over which axes it is a pending sum.
+// Where the parts of a tensor live: which mesh axes cut which dimension, and over which axes it is
+// a pending sum.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +14,8 @@ namespace tessera::layouts {
 /// Axes that cut one dimension, outer first; empty: the dimension is whole.
 using AxisList = std::vector<int>;
 
-/// Placement of one tensor. An axis that appears nowhere holds a copy; an axis appears at most once.
+/// Placement of one tensor. An axis that appears nowhere holds a copy; an axis appears at most
+/// once.
 struct Placement {
   std::vector<AxisList> dims;  // one entry per dimension
   AxisSet pending = 0;         // axes over which the true value is the sum of the ranks' terms
@@ -36,11 +38,12 @@ struct Interval {
   friend bool operator==(const Interval& a, const Interval& b) = default;
 };
 
-/// Part `index` of `size` elements in `parts` balanced parts: the first `size % parts` parts get one element more.
+/// Part `index` of `size` elements in `parts` balanced parts: the first `size % parts` parts get
+/// one element more.
 Interval balanced_part(std::int64_t size, std::int64_t parts, std::int64_t index);
 
-/// The part of a dimension that a rank holds: cuts are nested, outer axis first. This and `box_of` are the only places that know
-/// how a dimension is cut.
+/// The part of a dimension that a rank holds: cuts are nested, outer axis first. This and `box_of`
+/// are the only places that know how a dimension is cut.
 Interval interval_of(std::int64_t size, const AxisList& axes, const Mesh& mesh, int rank);
 
 /// The part of a tensor that `rank` holds (pending axes and copies do not matter).

@@ -36,8 +36,8 @@ struct ReshardStep {
   int to_dim = -1;  // all_to_all: dimension cut after
   Placement from;
   Placement to;
-  double bytes_sent =
-      0;  // per rank, ring or pairwise: the mean over the group where parts are uneven
+  /// Per rank, ring or pairwise: the mean over the group where parts are uneven.
+  double bytes_sent = 0;
 };
 
 /// Steps that turn `from` into `to`: at most two collectives where two are enough, among those the

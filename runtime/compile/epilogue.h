@@ -6,8 +6,8 @@
 namespace tessera::compile {
 
 /// A product whose only reader casts it, adds a bias along its trailing dimensions, or applies an
-/// activation that the kernel can apply while the result is in registers, takes that over. All of it is local
-/// to a rank: conversions in between end the chain.
+/// activation that the kernel can apply while the result is in registers, takes that over. All of
+/// it is local to a rank: conversions in between end the chain.
 void fuse_epilogues(Draft& draft);
 
 }  // namespace tessera::compile

@@ -45,8 +45,8 @@ class Stock {
 
  private:
   struct Version {
-    DraftId id =
-        kNoDraft;  // kNoDraft: a variable's compute placement that nobody has asked for yet
+    /// kNoDraft: a variable's compute placement that nobody has asked for yet.
+    DraftId id = kNoDraft;
     layouts::Placement placement;
   };
   struct State {

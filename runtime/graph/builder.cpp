@@ -1,3 +1,4 @@
+// Nodes are added once: equal ones are found by a key.
 #include "runtime/graph/builder.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// The table of variables; checking and printing of graphs.
 #include "runtime/graph/graph.h"
 
 #include <fmt/format.h>
@@ -26,8 +27,8 @@ VariableId VariableTable::declare(Variable variable) {
     if (!(other.shape == variable.shape) || other.dtype != variable.dtype) {
       throw Error(Error::Kind::config,
                   fmt::format("two variables share the path \"{}\": {} {} and {} {}", variable.path,
-                              name_of(other.dtype), to_string(other.shape),
-                              name_of(variable.dtype), to_string(variable.shape)));
+                              name_of(other.dtype), to_string(other.shape), name_of(variable.dtype),
+                              to_string(variable.shape)));
     }
     return *known;
   }
@@ -92,8 +93,8 @@ std::string to_string(const Graph& graph) {
                         node.op->attributes(), inputs, name_of(node.phase), node.path);
   }
   for (const Assignment& assignment : graph.assignments) {
-    text += fmt::format("{} := %{}\n", (*graph.variables)[assignment.variable].path,
-                        assignment.value);
+    text +=
+        fmt::format("{} := %{}\n", (*graph.variables)[assignment.variable].path, assignment.value);
   }
   for (const Output& output : graph.outputs) {
     text += fmt::format("output {} = %{}\n", output.name, output.value);

@@ -1,10 +1,12 @@
+// What ops do unless they say otherwise.
 #include "runtime/graph/op.h"
 
 namespace tessera::graph {
 
 double Op::flops(const LocalCall& call) const {
   double elements = 0;
-  for (const LocalTensor& output : call.outputs) elements += static_cast<double>(output.box.elements());
+  for (const LocalTensor& output : call.outputs)
+    elements += static_cast<double>(output.box.elements());
   return elements;
 }
 

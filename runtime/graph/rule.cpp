@@ -1,3 +1,4 @@
+// Reading and writing of factor strings.
 #include "runtime/graph/rule.h"
 
 #include "base/error.h"

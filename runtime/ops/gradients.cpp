@@ -1,3 +1,4 @@
+// Backwards over the nodes; contributions to a value are added up as they come.
 #include "runtime/ops/gradients.h"
 
 #include "base/error.h"
@@ -49,8 +50,8 @@ class Walk {
  private:
   void accumulate(ValueId value, ValueId contribution) {
     ValueId& known = gradients_[static_cast<std::size_t>(value)];
-    known = known == kNoValue ? contribution
-                              : (builder_.wrap(known) + builder_.wrap(contribution)).id;
+    known =
+        known == kNoValue ? contribution : (builder_.wrap(known) + builder_.wrap(contribution)).id;
   }
 
   void visit(NodeId id) {
@@ -90,7 +91,8 @@ class Walk {
 }  // namespace
 
 std::vector<SymbolicTensor> gradients(Builder& builder, SymbolicTensor loss,
-                                      std::span<const SymbolicTensor> targets, SymbolicTensor seed) {
+                                      std::span<const SymbolicTensor> targets,
+                                      SymbolicTensor seed) {
   check(loss.shape().empty(), "the gradient walk starts at a scalar");
   const Builder::Scope backward(builder, Phase::backward);
   Walk walk(builder, targets);

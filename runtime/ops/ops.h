@@ -1,5 +1,6 @@
 // Functions that add ops to a graph: the vocabulary of layers, losses, metrics and optimizers.
-// Shapes broadcast as in NumPy. Binary functions take operands of one dtype (cast first). Dimensions may be negative (from the end).
+// Shapes broadcast as in NumPy. Binary functions take operands of one dtype (cast first).
+// Dimensions may be negative (from the end).
 #pragma once
 
 #include <cstdint>
@@ -48,12 +49,12 @@ SymbolicTensor sin(SymbolicTensor x);
 SymbolicTensor cos(SymbolicTensor x);
 SymbolicTensor tanh(SymbolicTensor x);
 SymbolicTensor sigmoid(SymbolicTensor x);
-SymbolicTensor softplus(SymbolicTensor x);   // log(1 + exp(x)), without overflow
+SymbolicTensor softplus(SymbolicTensor x);  // log(1 + exp(x)), without overflow
 SymbolicTensor erf(SymbolicTensor x);
 SymbolicTensor floor(SymbolicTensor x);
 SymbolicTensor ceil(SymbolicTensor x);
-SymbolicTensor round(SymbolicTensor x);      // half to even
-SymbolicTensor relu(SymbolicTensor x);       // max(x, 0); gradient from the result
+SymbolicTensor round(SymbolicTensor x);  // half to even
+SymbolicTensor relu(SymbolicTensor x);   // max(x, 0); gradient from the result
 SymbolicTensor gelu(SymbolicTensor x, bool approximate);
 SymbolicTensor silu(SymbolicTensor x);
 SymbolicTensor pow(SymbolicTensor a, SymbolicTensor b);
@@ -88,19 +89,24 @@ SymbolicTensor cast(SymbolicTensor x, DType dtype);  // float to int: towards ze
 SymbolicTensor stop_gradient(SymbolicTensor x);
 
 // ---- sources (runtime/ops/source.cpp): no operands ----
-SymbolicTensor full(graph::Builder& builder, Shape shape, double value, DType dtype = DType::float32);
+SymbolicTensor full(graph::Builder& builder, Shape shape, double value,
+                    DType dtype = DType::float32);
 /// Given values, row-major: for small tables (every rank holds all of them).
 SymbolicTensor constant(graph::Builder& builder, Shape shape, const std::vector<double>& values,
                         DType dtype = DType::float32);
 /// Index along `dim` of an otherwise constant tensor of this shape.
 SymbolicTensor iota(graph::Builder& builder, Shape shape, int dim, DType dtype = DType::int32);
-/// Draws keyed by (key, training step, global element index): see base/philox.h. `key` comes from stream_key.
-SymbolicTensor random_uniform(graph::Builder& builder, Shape shape, std::uint64_t key, DType dtype = DType::float32);
-SymbolicTensor random_normal(graph::Builder& builder, Shape shape, std::uint64_t key, DType dtype = DType::float32);
+/// Draws keyed by (key, training step, global element index): see base/philox.h. `key` comes from
+/// stream_key.
+SymbolicTensor random_uniform(graph::Builder& builder, Shape shape, std::uint64_t key,
+                              DType dtype = DType::float32);
+SymbolicTensor random_normal(graph::Builder& builder, Shape shape, std::uint64_t key,
+                             DType dtype = DType::float32);
 
 // ---- contractions (runtime/ops/einsum.cpp) ----
-/// Einstein sum of one or two operands: letters only, no repeated letter within an operand, e.g. "abk,kn->abn". Accumulates in float32
-/// (float64 for float64); `result` is the dtype of the result, default that of the operands.
+/// Einstein sum of two operands: letters only, no repeated letter within an operand, e.g.
+/// "abk,kn->abn". Accumulates in float32 (float64 for float64); `result` is the dtype of the
+/// result, default that of the operands.
 SymbolicTensor einsum(std::string_view equation, SymbolicTensor a, SymbolicTensor b);
 SymbolicTensor einsum(std::string_view equation, SymbolicTensor a, SymbolicTensor b, DType result);
 /// x[..., k] times w[k, n].
@@ -108,7 +114,8 @@ SymbolicTensor matmul(SymbolicTensor x, SymbolicTensor w);
 
 // ---- reductions (runtime/ops/reduce.cpp); empty dims: all dimensions ----
 SymbolicTensor sum(SymbolicTensor x, std::vector<int> dims = {}, bool keepdims = false);
-SymbolicTensor mean(SymbolicTensor x, std::vector<int> dims = {}, bool keepdims = false);  // sum times 1 / global count
+SymbolicTensor mean(SymbolicTensor x, std::vector<int> dims = {},
+                    bool keepdims = false);  // sum times 1 / global count
 SymbolicTensor max(SymbolicTensor x, std::vector<int> dims = {}, bool keepdims = false);
 SymbolicTensor min(SymbolicTensor x, std::vector<int> dims = {}, bool keepdims = false);
 /// Index (int32) of the first largest element along `dim`.
@@ -116,7 +123,7 @@ SymbolicTensor argmax(SymbolicTensor x, int dim);
 SymbolicTensor argmin(SymbolicTensor x, int dim);
 
 // ---- movement (runtime/ops/reshape.cpp, movement.cpp) ----
-SymbolicTensor reshape(SymbolicTensor x, Shape shape);            // one -1 allowed
+SymbolicTensor reshape(SymbolicTensor x, Shape shape);  // one -1 allowed
 SymbolicTensor transpose(SymbolicTensor x, std::vector<int> permutation);
 SymbolicTensor broadcast_to(SymbolicTensor x, Shape shape);
 SymbolicTensor expand_dims(SymbolicTensor x, int dim);
@@ -124,12 +131,15 @@ SymbolicTensor squeeze(SymbolicTensor x, int dim);
 SymbolicTensor concat(const std::vector<SymbolicTensor>& parts, int dim);
 /// Elements begin..begin+size-1 along `dim`.
 SymbolicTensor slice(SymbolicTensor x, int dim, std::int64_t begin, std::int64_t size);
-SymbolicTensor pad(SymbolicTensor x, int dim, std::int64_t before, std::int64_t after, double value = 0.0);
+SymbolicTensor pad(SymbolicTensor x, int dim, std::int64_t before, std::int64_t after,
+                   double value = 0.0);
 
 // ---- look-ups (runtime/ops/embedding.cpp, pick.cpp) ----
-/// Rows of table[v, d...] at integer ids[t...]: result [t..., d...]. Ids outside 0..v-1 give zero rows.
+/// Rows of table[v, d...] at integer ids[t...]: result [t..., d...]. Ids outside 0..v-1 give zero
+/// rows.
 SymbolicTensor embedding(SymbolicTensor ids, SymbolicTensor table);
-/// x[..., ids[...]] along the last dimension of x: result has the shape of ids. Ids outside the range give 0.
+/// x[..., ids[...]] along the last dimension of x: result has the shape of ids. Ids outside the
+/// range give 0.
 SymbolicTensor pick(SymbolicTensor x, SymbolicTensor ids);
 /// 1 where the new last dimension equals ids.
 SymbolicTensor one_hot(SymbolicTensor ids, std::int64_t depth, DType dtype = DType::float32);
@@ -137,11 +147,14 @@ SymbolicTensor one_hot(SymbolicTensor ids, std::int64_t depth, DType dtype = DTy
 // ---- fused (one file each) ----
 SymbolicTensor softmax(SymbolicTensor x, int dim = -1);
 SymbolicTensor log_softmax(SymbolicTensor x, int dim = -1);
-/// (x - mean) / sqrt(variance + epsilon) over the last dimension, times gamma, plus beta (either may be absent).
-SymbolicTensor layer_norm(SymbolicTensor x, SymbolicTensor gamma, SymbolicTensor beta, double epsilon);
+/// (x - mean) / sqrt(variance + epsilon) over the last dimension, times gamma, plus beta (either
+/// may be absent).
+SymbolicTensor layer_norm(SymbolicTensor x, SymbolicTensor gamma, SymbolicTensor beta,
+                          double epsilon);
 /// x / sqrt(mean(x^2) + epsilon) over the last dimension, times scale (may be absent).
 SymbolicTensor rms_norm(SymbolicTensor x, SymbolicTensor scale, double epsilon);
-/// -log softmax(logits)[label] per row: logits [..., v], integer labels [...]: losses [...] in float32. Never stores probabilities.
+/// -log softmax(logits)[label] per row: logits [..., v], integer labels [...]: losses [...] in
+/// float32 (float64 for float64). Never stores probabilities.
 SymbolicTensor sparse_softmax_cross_entropy(SymbolicTensor logits, SymbolicTensor labels);
 
 }  // namespace tessera::ops
