@@ -46,7 +46,7 @@ void dump(std::string_view stage, int rank, const std::string& text) {
 Program compile(const graph::Graph& graph, const layouts::Mesh& mesh, int rank,
                 const Options& options) {
   check(rank >= 0 && rank < mesh.size(), "compile: no such rank");
-  const graph::Graph simple = simplify(graph);
+  const graph::Graph simple = simplify(graph, mesh.size() > 1);
   graph::verify(simple);
   if (is_dumped("graph")) dump("graph", rank, graph::to_string(simple));
   Draft draft = propagate(simple, mesh, options.with_reports);

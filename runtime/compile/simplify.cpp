@@ -48,12 +48,13 @@ bool may_merge(const Value& kept, const Value& other) {
 
 class Simplification {
  public:
-  explicit Simplification(const Graph& source) : result_(source) {}
+  Simplification(const Graph& source, bool sums_may_pend)
+      : result_(source), sums_may_pend_(sums_may_pend) {}
 
   Graph run() {
     fold_constants(result_);
     skip_broadcasts(result_);
-    widen_sums(result_);
+    widen_sums(result_, sums_may_pend_);
     same_.resize(result_.values.size());
     std::iota(same_.begin(), same_.end(), ValueId{0});
     const std::vector<bool> live = live_values(result_);
@@ -105,12 +106,15 @@ class Simplification {
   }
 
   Graph result_;
+  const bool sums_may_pend_;
   std::vector<ValueId> same_;  // value -> the value that stands for it
   std::unordered_map<std::string, NodeId> known_;
 };
 
 }  // namespace
 
-Graph simplify(const Graph& graph) { return Simplification(graph).run(); }
+Graph simplify(const Graph& graph, bool sums_may_pend) {
+  return Simplification(graph, sums_may_pend).run();
+}
 
 }  // namespace tessera::compile

@@ -8,6 +8,7 @@ namespace tessera::compile {
 /// A copy of `graph` with constants folded and 16-bit sums widened, without nodes that reach no
 /// output or assignment, and with equal nodes of one phase merged. Ids of values stay, new
 /// ones follow; values of removed nodes have no producer.
-graph::Graph simplify(const graph::Graph& graph);
+/// `sums_may_pend`: there are several ranks.
+graph::Graph simplify(const graph::Graph& graph, bool sums_may_pend = true);
 
 }  // namespace tessera::compile

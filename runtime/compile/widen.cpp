@@ -1,10 +1,12 @@
 // Sums in 16 bits as sums in 32 and casts.
 #include "runtime/compile/widen.h"
 
+#include <map>
 #include <memory>
 #include <utility>
 #include <vector>
 
+#include "runtime/compile/uses.h"
 #include "runtime/ops/map.h"
 
 namespace tessera::compile {
@@ -27,7 +29,11 @@ std::shared_ptr<const graph::Op> make_cast(DType from, DType to) {
 
 class Widening {
  public:
-  explicit Widening(Graph& graph) : graph_(graph), only_reader_(graph.values.size(), kNobody) {
+  Widening(Graph& graph, bool sums_may_pend)
+      : graph_(graph), sums_may_pend_(sums_may_pend), only_reader_(graph.values.size(), kNobody) {
+    for (std::size_t i = 0; i < graph.values.size(); ++i) {
+      is_gradient_.push_back(is_gradient(graph, static_cast<ValueId>(i)));
+    }
     for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
       for (const ValueId input : graph.nodes[i].inputs) note(input, static_cast<NodeId>(i));
     }
@@ -41,22 +47,22 @@ class Widening {
     for (std::size_t i = 0; i < nodes.size(); ++i) {
       if (dropped[i]) continue;
       Node& node = nodes[i];
-      std::shared_ptr<const graph::Op> wide = wide_form(node);
-      if (wide == nullptr) {
-        graph_.nodes.push_back(std::move(node));
-        continue;
-      }
-      const ValueId rounded = node.outputs.front();
-      const NodeId reader = only_reader_[static_cast<std::size_t>(rounded)];
-      node.op = std::move(wide);
+      const std::shared_ptr<const graph::Op> wide = wide_form(node);
+      const NodeId reader =
+          wide == nullptr ? kNobody : only_reader_[static_cast<std::size_t>(node.outputs.front())];
       if (reader >= 0 && undoes(nodes[static_cast<std::size_t>(reader)], node)) {
+        node.op = wide;
         node.outputs = nodes[static_cast<std::size_t>(reader)].outputs;
         dropped[static_cast<std::size_t>(reader)] = true;
-        graph_.nodes.push_back(std::move(node));
+        add(std::move(node));
+      } else if (wide != nullptr && sums_may_pend_) {
+        node.op = wide;
+        add_with_cast(std::move(node));
       } else {
-        add_with_cast(std::move(node), rounded);
+        add(std::move(node));
       }
     }
+    for (auto& [value, cast] : late_) graph_.nodes.push_back(std::move(cast));
   }
 
  private:
@@ -85,28 +91,58 @@ class Widening {
            !graph_.value(sum.outputs.front()).pin && graph_.value(sum.outputs.front()).path.empty();
   }
 
-  void add_with_cast(Node sum, ValueId rounded) {
-    Value value;
-    value.type = {graph_.type(rounded).shape, DType::float32};
-    graph_.values.push_back(std::move(value));
-    const auto whole = static_cast<ValueId>(graph_.values.size() - 1);
+  /// Casts that wait for their first reader come before it.
+  void add(Node node) {
+    for (const ValueId input : node.inputs) {
+      const auto cast = late_.find(input);
+      if (cast == late_.end()) continue;
+      graph_.nodes.push_back(std::move(cast->second));
+      late_.erase(cast);
+    }
+    graph_.nodes.push_back(std::move(node));
+  }
+
+  void add_with_cast(Node sum) {
+    const ValueId rounded = sum.outputs.front();
+    const ValueId whole = new_value(rounded);
+    sum.outputs.front() = whole;
     Node cast;
     cast.op = make_cast(DType::float32, graph_.type(rounded).dtype);
     cast.inputs = {whole};
     cast.outputs = {rounded};
     cast.path = sum.path;
     cast.phase = sum.phase;
-    sum.outputs = {whole};
-    graph_.nodes.push_back(std::move(sum));
-    graph_.nodes.push_back(std::move(cast));
+    const bool late = is_gradient_[static_cast<std::size_t>(rounded)];
+    if (late) {
+      // It is reduced right after it is made, to where the update wants it, and reports name that.
+      graph_.value(whole).path = std::exchange(graph_.value(rounded).path, "");
+      graph_.value(whole).pin = graph_.value(rounded).pin;
+      cast.phase = graph::Phase::update;
+    }
+    add(std::move(sum));
+    if (late) {
+      late_.emplace(rounded, std::move(cast));
+    } else {
+      graph_.nodes.push_back(std::move(cast));
+    }
+  }
+
+  ValueId new_value(ValueId like) {
+    Value value;
+    value.type = {graph_.type(like).shape, DType::float32};
+    graph_.values.push_back(std::move(value));
+    return static_cast<ValueId>(graph_.values.size() - 1);
   }
 
   Graph& graph_;
+  const bool sums_may_pend_;
   std::vector<NodeId> only_reader_;  // by value
+  std::vector<bool> is_gradient_;    // by value, of a variable
+  std::map<ValueId, Node> late_;     // casts by what they make
 };
 
 }  // namespace
 
-void widen_sums(Graph& graph) { Widening(graph).run(); }
+void widen_sums(Graph& graph, bool sums_may_pend) { Widening(graph, sums_may_pend).run(); }
 
 }  // namespace tessera::compile

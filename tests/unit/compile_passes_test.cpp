@@ -266,6 +266,26 @@ TEST_CASE("gradients of float32 variables are not rounded to 16 bits on their wa
   CHECK(maker->op->name() == "einsum");
 }
 
+TEST_CASE("gradients of 16-bit variables are reduced together, in 32 bits") {
+  const DType half = DType::bfloat16;
+  Step step;
+  SymbolicTensor x = step.input("x", {8, 4}, cuts({{0}, {}}), half);
+  std::vector<VariableId> kernels;
+  for (const char* path : {"first", "second"}) {
+    kernels.push_back(step.declare(path, {4, 4}, cuts({{}, {}})));
+    step.table[kernels.back()].dtype = half;
+    x = ops::tanh(ops::matmul(x, step.read(kernels.back())));
+  }
+  const SymbolicTensor loss = ops::sum(ops::cast(ops::square(x), DType::float32));
+  const std::vector<SymbolicTensor> gradients = step.differentiate(loss, kernels);
+  for (std::size_t i = 0; i < kernels.size(); ++i) step.descend(kernels[i], gradients[i], 0.1);
+  const Program program = compile::compile(step.graph, kFour, 0);
+  REQUIRE(program.collectives.size() == 1);
+  CHECK(program.collectives[0].dtype == DType::float32);
+  CHECK(program.collectives[0].phase == Phase::backward);
+  CHECK(program.collectives[0].for_paths == std::vector<std::string>{"second", "first"});
+}
+
 TEST_CASE(
     "gradient buckets start when their last member is ready and are waited for by the update") {
   Step step;
