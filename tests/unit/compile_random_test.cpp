@@ -130,7 +130,11 @@ class Model {
     // element-wise results but casts, so there are none.
     const SymbolicTensor y = ops::matmul(ops::cast(x * 67.0, half), ops::cast(w, half));
     const SymbolicTensor rows = ops::sum(ops::cast(x * 67.0, half), {1}, true);
-    return ops::cast(y, DType::float32) + ops::cast(rows, DType::float32);
+    // What lies between a sum and its cast to float32 keeps the compiler from leaving both out.
+    const auto widened = [](SymbolicTensor sum) {
+      return ops::cast(ops::transpose(sum, {1, 0}), DType::float32);
+    };
+    return ops::transpose(widened(y) + widened(rows), {1, 0});
   }
 
   SymbolicTensor activation(SymbolicTensor y) {
