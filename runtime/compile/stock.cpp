@@ -308,7 +308,12 @@ void Stock::add_node(NodeId id, std::vector<DraftId> inputs, const Choice& choic
     value.path = result.path;
     value.gradient = is_gradient(graph_, source.outputs[i]);
     const bool sums = value.placement.pending != 0;
+    const std::vector<graph::VariableId>& assigned = uses_.assigned[at(source.outputs[i])];
     if (sums && value.path.empty()) value.path = carried;
+    // What gathers a new value is for its variable.
+    if (value.path.empty() && !assigned.empty()) {
+      value.path = (*graph_.variables)[assigned.front()].path;
+    }
     const DraftId made = draft_.add(std::move(value));
     if (sums) {
       sum_reasons_[made] = inherited.empty() ? "contraction dimension is sharded" : inherited;

@@ -195,6 +195,7 @@ TEST_CASE("ZeRO 1 and 2 scatter the gradient and gather the parameter after the 
   CHECK(program.collectives[0].phase == Phase::backward);
   CHECK(program.collectives[1].kind == CollectiveKind::all_gather);
   CHECK(program.collectives[1].phase == Phase::update);
+  CHECK(program.collectives.back().for_paths == std::vector<std::string>{"dense/kernel"});
 }
 
 TEST_CASE("ZeRO 3 gathers for the forward pass and scatters the gradient") {
