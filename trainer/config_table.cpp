@@ -285,6 +285,23 @@ json::Value schema_of(const Row& row) {
   return json::make_object(std::move(members));
 }
 
+void spell_integers_in(json::Value& section, std::string_view path) {
+  for (const Row* row : rows_in(path)) {
+    const auto member =
+        std::find_if(section.object.begin(), section.object.end(),
+                     [row](const json::Member& each) { return each.key == name_of(*row); });
+    if (member == section.object.end()) continue;
+    json::Value& value = member->value;
+    if (row->section) {
+      if (value.is_object()) spell_integers_in(value, row->path);
+    } else if ((row->accepts & (kInteger | kNumber)) == kInteger &&
+               value.kind == json::Kind::number && (accepts_of(value) & kInteger) != 0) {
+      value.kind = json::Kind::integer;
+      value.integer = static_cast<std::int64_t>(value.number);
+    }
+  }
+}
+
 }  // namespace
 
 const std::vector<Row>& config_table() {
@@ -299,6 +316,8 @@ void check_config(const json::Value& config, json::Problems& problems) {
   }
   check_section(config, "", problems);
 }
+
+void spell_integers(json::Value& config) { spell_integers_in(config, ""); }
 
 json::Value with_defaults(const json::Value& config) { return filled(config, ""); }
 

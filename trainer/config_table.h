@@ -40,6 +40,8 @@ const std::vector<Row>& config_table();
 
 /// Types, ranges, choices and unknown keys of a whole config.
 void check_config(const json::Value& config, json::Problems& problems);
+/// Whole numbers of keys that take integers become integers, however they are spelled: 1e3, 3.0.
+void spell_integers(json::Value& config);
 /// The config with defaults filled in, keys in the order of the table.
 json::Value with_defaults(const json::Value& config);
 /// JSON Schema (draft-07) of a config.

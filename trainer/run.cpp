@@ -47,6 +47,7 @@ class Loader {
     for (const std::string& set : source_.sets) apply_set(config_, set, problems_);
     check_config(config_, problems_);
     if (!config_.is_object()) problems_.throw_if_any();
+    spell_integers(config_);
     run_.folder = source_.file == "-" ? fs::path(".") : fs::path(source_.file).parent_path();
     if (run_.folder.empty()) run_.folder = ".";
     read_settings();

@@ -160,6 +160,25 @@ TEST_CASE("every default is accepted, and fills in") {
   CHECK(with_defaults(parse("{}")).find("checkpoint")->is_null());
 }
 
+TEST_CASE("a whole number is an integer in every spelling") {
+  json::Value config = parse(
+      R"({"seed": 1e3, "checkpoint": {"every_steps": 2.0, "keep": 30e-1}, "fit": {"epochs": 1.5},
+          "output": {"log_steps": 1E1}, "runtime": {"watchdog_seconds": 2.0}})");
+  spell_integers(config);
+  const auto at = [&config](const char* section, const char* key) {
+    return *config.find(section)->find(key);
+  };
+  CHECK(config.find("seed")->kind == json::Kind::integer);
+  CHECK(config.find("seed")->integer == 1000);
+  CHECK(at("checkpoint", "every_steps").integer == 2);
+  CHECK(at("checkpoint", "keep").integer == 3);
+  CHECK(at("output", "log_steps").integer == 10);
+  // What takes fractions keeps its kind, and what is wrong stays as it was for its message.
+  CHECK(at("runtime", "watchdog_seconds").kind == json::Kind::number);
+  CHECK(at("fit", "epochs").kind == json::Kind::number);
+  CHECK_FALSE(problems_of(config).empty());
+}
+
 TEST_CASE("the schema and the checks say the same of every key and kind of value") {
   const json::Value schema = config_schema();
   const std::vector<std::string> values{"null",
