@@ -15,6 +15,7 @@
 #include "runtime/compile/fuse.h"
 #include "runtime/compile/hash.h"
 #include "runtime/compile/memory.h"
+#include "runtime/compile/panels.h"
 #include "runtime/compile/propagate.h"
 #include "runtime/compile/reshard.h"
 #include "runtime/compile/schedule.h"
@@ -54,6 +55,7 @@ Program compile(const graph::Graph& graph, const layouts::Mesh& mesh, int rank,
   if (options.fuse) {
     fuse_epilogues(draft);
     fuse(draft);
+    join_products(draft, options.panel_bytes);
   }
   lower_conversions(draft, rank);
   join_gradient_reductions(draft, options.bucket_bytes);

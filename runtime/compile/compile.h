@@ -13,6 +13,8 @@ struct Options {
   bool fuse = true;
   /// Gradient all-reduces are joined up to this many bytes.
   std::int64_t bucket_bytes = std::int64_t{32} << 20U;
+  /// How much of a large product is made at a time where the update reads it: fits a cache.
+  std::int64_t panel_bytes = std::int64_t{8} << 20U;
   bool with_reports = true;  // values, decisions: off for speed where nobody reads them
 };
 

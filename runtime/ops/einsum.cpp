@@ -230,8 +230,6 @@ double EinsumOp::flops(const LocalCall& call) const {
   return product;
 }
 
-namespace {
-
 EinsumPlan plan_of(const EinsumOp& op, const LocalCall& call) {
   const auto term = [](const std::string& letters, const LocalTensor& tensor) -> EinsumTerm {
     return {letters, tensor.shape(), tensor.dtype};
@@ -241,8 +239,6 @@ EinsumPlan plan_of(const EinsumOp& op, const LocalCall& call) {
   return plan_einsum(term(op.a(), call.inputs[0]), term(op.b(), call.inputs[1]),
                      term(op.c(), call.outputs[0]), bias, op.epilogue().activation);
 }
-
-}  // namespace
 
 std::int64_t EinsumOp::workspace_bytes(const LocalCall& call) const {
   return plan_of(*this, call).workspace_bytes;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "runtime/graph/builder.h"
+#include "runtime/ops/einsum_plan.h"
 #include "runtime/ops/map_codes.h"
 
 namespace tessera::ops {
@@ -63,5 +64,8 @@ class EinsumOp final : public graph::Op {
   DType result_;
   Epilogue epilogue_;
 };
+
+/// The matrix product of a call.
+EinsumPlan plan_of(const EinsumOp& op, const graph::LocalCall& call);
 
 }  // namespace tessera::ops

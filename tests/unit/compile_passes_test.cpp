@@ -266,6 +266,84 @@ TEST_CASE("gradients of float32 variables are not rounded to 16 bits on their wa
   CHECK(maker->op->name() == "einsum");
 }
 
+/// A step on a kernel of 50 rows whose update scales the gradient's rows and columns.
+struct WideUpdate {
+  Step step;
+  VariableId kernel, rows, columns;
+  SymbolicTensor gradient;
+
+  WideUpdate(const Placement& x, const Placement& placed) {
+    const SymbolicTensor input = step.input("x", {2, 50}, x);
+    kernel = step.declare("kernel", {50, 6}, placed);
+    rows = step.declare("rows", {50, 1}, cuts({{}, {}}));
+    columns = step.declare("columns", {6}, cuts({{}}));
+    const SymbolicTensor y = ops::matmul(input, step.read(kernel));
+    gradient = step.differentiate(ops::sum(ops::square(y)), {kernel})[0];
+    const graph::Builder::Scope phase(step.builder, Phase::update);
+    step.builder.assign(
+        kernel, step.read(kernel) - gradient * (step.read(rows) + step.read(columns)) * 0.5);
+  }
+
+  template <typename Machine>
+  std::vector<double> run(Machine& machine) const {
+    const auto numbers = [](int count, int period) {
+      std::vector<double> values;
+      for (int i = 0; i < count; ++i) values.push_back(i % period - period / 2);
+      return values;
+    };
+    machine.set_input("x", numbers(100, 5));
+    machine.set_variable(kernel, numbers(300, 7));
+    machine.set_variable(rows, numbers(50, 3));
+    machine.set_variable(columns, numbers(6, 4));
+    machine.run();
+    return machine.variable(kernel);
+  }
+};
+
+TEST_CASE("a large gradient is made in panels where its update reads it") {
+  compile::Options options;
+  options.panel_bytes = 300;  // 16, 16, 16 and 2 rows of 24 bytes
+  const auto joined = [&](const WideUpdate& update, const Mesh& mesh) {
+    const std::vector<std::string> order =
+        names(compile::compile(update.step.graph, mesh, 0, options));
+    return std::count(order.begin(), order.end(), "product_map");
+  };
+  const Placement whole = cuts({{}, {}});
+  for (const auto& [mesh, placed] :
+       std::vector<std::pair<Mesh, Placement>>{{kAlone, whole},
+                                               {Mesh({2}, {"model"}), cuts({{}, {0}})},
+                                               {kFour, cuts({{0}, {}})},
+                                               {Mesh({3}, {"model"}), cuts({{0}, {}})}}) {
+    options.panel_bytes = 300 / mesh.size();
+    const WideUpdate update(whole, placed);
+    CHECK(joined(update, mesh) == 1);
+    Interpreter expected(update.step.graph);
+    Simulator machine(update.step.graph, mesh, options);
+    CHECK(update.run(machine) == update.run(expected));
+  }
+  SECTION("not where ranks add it up") {
+    CHECK(joined(WideUpdate(cuts({{0}, {}}), whole), Mesh({2}, {"batch"})) == 0);
+  }
+  SECTION("not where somebody else reads it too") {
+    WideUpdate update(whole, whole);
+    update.step.builder.output("norm", ops::sum(ops::square(update.gradient)));
+    CHECK(joined(update, kAlone) == 0);
+  }
+  SECTION("not where it is small") {
+    options.panel_bytes = 601;
+    CHECK(joined(WideUpdate(whole, whole), kAlone) == 0);
+  }
+  SECTION("its arithmetic counts as the backward pass's") {
+    const WideUpdate update(whole, whole);
+    const Program panels = compile::compile(update.step.graph, kAlone, 0, options);
+    options.panel_bytes = 1 << 20;
+    const Program stored = compile::compile(update.step.graph, kAlone, 0, options);
+    CHECK(panels.flops_backward >= stored.flops_backward);
+    CHECK(panels.memory.gradients == 0);
+    CHECK(stored.memory.gradients == 1200);
+  }
+}
+
 TEST_CASE("gradients of 16-bit variables are reduced together, in 32 bits") {
   const DType half = DType::bfloat16;
   Step step;

@@ -234,6 +234,7 @@ void compare(std::uint64_t seed, const Mesh& mesh, Numbers numbers) {
   Model model(seed, mesh, numbers);
   compile::Options options;
   options.fuse = seed % 4 != 0;
+  if (seed % 2 == 0) options.panel_bytes = 16;
   options.bucket_bytes = seed % 3 == 0 ? 64 : std::int64_t{1} << 20U;
   INFO("seed " << seed << ", mesh of " << mesh.size() << " ranks and " << mesh.axes() << " axes");
   INFO(graph::to_string(model.step().graph));
