@@ -44,7 +44,7 @@ class MemoryWatch(threading.Thread):
         self.pid, self.peaks, self.over = pid, {}, threading.Event()
 
     def run(self):
-        while not self.over.wait(0.05):
+        while not self.over.wait(0.01):
             for pid in [self.pid, *descendants(self.pid)]:
                 try:
                     text = Path(f"/proc/{pid}/status").read_text()
@@ -83,7 +83,7 @@ def trainer(config, ranks, settings, folder, wait_for_step=False):
     epochs = [event for line in log.read_text().splitlines() if (event := json.loads(line))["event"] == "epoch"]
     steps = epochs[0]["step"]
     return {"ms": [1e3 * epoch["seconds"] / steps for epoch in epochs], "first": first, "whole": whole,
-            "memory": None if wait_for_step else watch.total()}
+            "memory": None if wait_for_step else watch.total() or None}
 
 
 def ours(config, ranks, steps, epochs, dtype="float32"):
@@ -143,18 +143,71 @@ def entries(options):
 
 
 def measure(options):
-    """Medians over the rounds: (work, system, configuration) -> figures."""
+    """Figures of every round: (work, system, configuration) -> one per round, None where it failed."""
     todo, results = entries(options), {}
     for turn in range(options.rounds):
         for work, system, name, function in todo:
             print(f"round {turn + 1} of {options.rounds}: {work}, {system}, {name}", end=" ", flush=True)
             got = function()
             print(f"{got['ms']:.4f} ms a step" if got else "failed", flush=True)
-            if got:
-                results.setdefault((work, system, name), []).append(got)
-    return {key: {field: statistics.median(values) if isinstance(values[0], (int, float)) else values[0]
-                  for field in runs[0] if (values := [run[field] for run in runs if run[field] is not None])}
-            for key, runs in results.items()}
+            results.setdefault((work, system, name), []).append(got)
+    return results
+
+
+def medians(results):
+    """(work, system, configuration) -> medians over the rounds that did not fail."""
+    found = {}
+    for key, rounds in results.items():
+        runs = [run for run in rounds if run]
+        if runs:
+            found[key] = {field: statistics.median(values) if isinstance(values[0], (int, float)) else values[0]
+                          for field in runs[0] if (values := [run[field] for run in runs if run[field] is not None])}
+    return found
+
+
+def least(results, turn, field, work, ours, kind):
+    """The least of a field in one round among Tessera's entries or its peers', of a kind of configuration."""
+    values = [rounds[turn].get(field) for (w, system, name), rounds in results.items()
+              if w == work and (system == "Tessera") == ours and kind in name and rounds[turn]]
+    return min((v for v in values if v is not None), default=None)
+
+
+def ratio(results, field, work, kind, rounds, peers_work=None, system=None):
+    """Median over the rounds of the best peer's figure by Tessera's best, of a kind of configuration."""
+    peers = {key: runs for key, runs in results.items() if key[1] == "Tessera" or system in (None, key[1])}
+    found = []
+    for turn in range(rounds):
+        theirs = least(peers, turn, field, peers_work or work, False, kind)
+        own = least(results, turn, field, work, True, kind)
+        if theirs and own:
+            found.append(theirs / own)
+    return statistics.median(found) if found else None
+
+
+RATIOS = [  # what, field, work of ours, kind of configuration, work of the peers, one system
+    ("W1, one process, time of a step against Keras-JAX", "ms", "W1", "1 ", None, "Keras-JAX"),
+    ("W1, data parallel on 2, time of a step against Keras-JAX", "ms", "W1", "data parallel", None, "Keras-JAX"),
+    ("W1, data parallel on 2, whole run", "whole", "W1", "data parallel", None, None),
+    ("W2 float32, model parallel on 2, time of a step", "ms", "W2 float32", "model parallel", None, None),
+    ("W2 float32, data parallel on 2, time of a step", "ms", "W2 float32", "data parallel", None, None),
+    ("W2 float32, time of a step, the best of each in any configuration", "ms", "W2 float32", "", None, None),
+    ("W2 mixed_bfloat16, the best of ours against the best float32 step of the peers", "ms", "W2 mixed_bfloat16", "",
+     "W2 float32", None),
+    ("W2 mixed_bfloat16, the best of each in any configuration", "ms", "W2 mixed_bfloat16", "", None, None),
+    ("W2 float32, start to first step on 2, data parallel", "start", "W2 float32", "data parallel", None, None),
+    ("W2 float32, peak memory, one process", "memory", "W2 float32", "1 ", None, None),
+    ("W2 float32, peak memory, model parallel on 2", "memory", "W2 float32", "model parallel", None, None),
+    ("W2 float32, peak memory, data parallel on 2", "memory", "W2 float32", "data parallel", None, None),
+]
+
+
+def ratio_lines(options, results):
+    lines = ["| what | best peer / Tessera |", "| --- | --- |"]
+    for what, field, work, kind, peers_work, system in RATIOS:
+        value = ratio(results, field, work, kind, options.rounds, peers_work, system)
+        if value is not None:
+            lines.append(f"| {what} | {value:.2f} |")
+    return lines if len(lines) > 2 else []
 
 
 def products(threads):
@@ -203,7 +256,8 @@ ABOUT = {
 }
 
 
-def report(options, results):
+def report(options, rounds):
+    results = medians(rounds)
     cores = len(os.sched_getaffinity(0))
     info = Path("/proc/cpuinfo").read_text()
     cpu = re.search(r"^model name\s*: (.*)$", info, re.M)
@@ -215,6 +269,10 @@ def report(options, results):
              f"Medians of {options.rounds} rounds in which all entries were run in turn, {options.epochs} epochs of "
              f"{options.steps} steps each ({W1_STEPS * options.steps} of W1; PyTorch: one epoch).",
              "", f"Peers: {', '.join(versions) or 'none were installed'}."]
+    if ratios := ratio_lines(options, rounds):
+        lines += ["", "## Against the best peer", "",
+                  "Above 1 Tessera is faster or smaller. Each figure is the median over the rounds of the ratio within a round.",
+                  "", *ratios]
     gemm = products(cores)
     peak = max((alone for (_, dtype, _), (_, alone) in gemm.items() if dtype == "f32"), default=None)
     for work in dict.fromkeys(key[0] for key in results):
