@@ -139,7 +139,10 @@ def entries(options):
         for work, name, arguments in runs:
             steps = options.steps * (W1_STEPS if work == "W1" else 1)
             found.append((work, system, name, lambda s=script, a=arguments, n=steps: peer(s, a, n, epochs)))
-    return [entry for entry in found if entry[0].startswith(options.only or "")]
+    # Entries of one kind come one after another: what else the machine does then meets all of them alike.
+    kinds = ("model parallel", "data parallel", "")
+    order = sorted(found, key=lambda entry: (entry[0], next(i for i, kind in enumerate(kinds) if kind in entry[2])))
+    return [entry for entry in order if entry[0].startswith(options.only or "")]
 
 
 def measure(options):
