@@ -167,9 +167,8 @@ def sanitize(tally):
 
 
 def fuzz(tally):
-    targets = len(list(ROOT.glob("tests/fuzz/*_fuzz.cpp")))
-    # At most a minute each and five in all, with time to compile.
-    seconds = int(os.environ.get("TESSERA_FUZZ_SECONDS", min(20, 240 // max(targets, 1))))
+    # Compiling takes minutes, each of the targets this long.
+    seconds = os.environ.get("TESSERA_FUZZ_SECONDS", "20")
     text, status = run(["scripts/fuzz", seconds], 1200)
     passed = len(re.findall(r"^fuzz: \w+: \d+ inputs", text, re.M))
     failed = max(len(re.findall(r"^fuzz: \w+: FAILED", text, re.M)), int(status != 0 or passed == 0))

@@ -14,6 +14,15 @@
 namespace tessera::data {
 namespace {
 
+/// Samples without elements take no bytes, so that nothing in the file would bound their number.
+void check_samples(const Shape& shape, const std::string& shown) {
+  if (shape[0] == 0 || Shape(shape.sizes().subspan(1)).elements() > 0) return;
+  throw Error(Error::Kind::data,
+              fmt::format("{}: has the shape {}, samples without elements; expected at least one "
+                          "element a sample",
+                          shown, to_string(shape)));
+}
+
 class ArraySource : public Source {
  public:
   ArraySource(std::shared_ptr<const io::ArrayFile> file, int index)
@@ -24,6 +33,7 @@ class ArraySource : public Source {
                   fmt::format("{}: is a single number; the first dimension must count the samples",
                               shown()));
     }
+    check_samples(info.shape, shown());
     rows_ = info.shape[0];
     sample_shape_ = Shape(info.shape.sizes().subspan(1));
     integral_ = !io::is_floating(info.type);
@@ -162,6 +172,7 @@ std::shared_ptr<const Source> open_idx(const std::string& path) {
                 fmt::format("{}: declares the shape {}, more than memory can hold", path,
                             to_string(header.shape)));
   }
+  check_samples(header.shape, path);
   // One byte more tells a file that is too long, however much it would inflate to.
   std::string data = file.read(static_cast<std::size_t>(expected) + 1);
   if (data.size() != static_cast<std::size_t>(expected)) {

@@ -1,6 +1,4 @@
 // Fuzzes configs: a text, then --set assignments, separated by zero bytes.
-// sources: trainer/config_set.cpp trainer/config_table.cpp runtime/data/section.cpp
-// runtime/io/*.cpp libraries: -lzip
 #include <algorithm>
 #include <cstdint>
 #include <string>

@@ -1,6 +1,4 @@
 // Fuzzes CSV, IDX, token shards and texts: the first byte chooses the reader, the rest is the file.
-// sources: runtime/io/*.cpp runtime/data/*.cpp
-// libraries: -lzip -lz
 #include <cstdint>
 #include <numeric>
 #include <vector>

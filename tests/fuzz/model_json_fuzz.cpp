@@ -1,7 +1,4 @@
 // Fuzzes models: what can be read declares weights whose shapes and paths are sound.
-// sources: models/*.cpp models/layers/*.cpp models/operations/*.cpp runtime/graph/*.cpp
-// runtime/ops/*.cpp kernels/*.cpp sources: runtime/train/weight_constraints.cpp
-// runtime/train/weight_initializers.cpp runtime/train/weight_regularizers.cpp libraries: -ldnnl
 #include <cstdint>
 #include <set>
 #include <string>

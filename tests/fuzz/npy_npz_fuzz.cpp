@@ -1,6 +1,4 @@
 // Fuzzes NumPy's files: what opens must be readable whole, and fit into the file.
-// sources: runtime/io/*.cpp
-// libraries: -lzip
 #include <cstdint>
 #include <vector>
 

@@ -1,6 +1,4 @@
 // Fuzzes safetensors: what opens has tensors that tile the file and can be read.
-// sources: runtime/io/*.cpp
-// libraries: -lzip
 #include <cstdint>
 #include <vector>
 

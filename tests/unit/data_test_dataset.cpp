@@ -246,6 +246,7 @@ TEST_CASE("data sets that do not fit are refused") {
                             {"y.npy", floats("(3,)", {5, 6, 7}), false, {}, {}},
                             {"none.npy", floats("(0, 2)", {}), false, {}, {}},
                             {"wide.npy", floats("(2, 3)", {1, 2, 3, 4, 5, 6}), false, {}, {}},
+                            {"hollow.npy", floats("(281474976710656, 0)", {}), false, {}, {}},
                             {"number.npy", floats("()", {5}), false, {}, {}}}));
   folder.file("t.csv", "a,b,a\n1,2,3\n");
   const auto message = [&](const std::string& rest) {
@@ -262,6 +263,7 @@ TEST_CASE("data sets that do not fit are refused") {
   CHECK_THAT(message(npz + R"(, "x": "wide", "y": "x")"),
              Contains("[3]") && Contains("\"x\" takes [2]"));
   CHECK_THAT(message(npz + R"(, "x": "number", "y": "x")"), Contains("is a single number"));
+  CHECK_THAT(message(npz + R"(, "x": "hollow", "y": "x")"), Contains("samples without elements"));
   CHECK_THAT(message(R"("npz", "path": "none.npz")"),
              Contains("none.npz: cannot be read: No such file"));
   CHECK_THAT(message(R"("csv", "path": "t.csv", "x": ["b", "d"])"),

@@ -197,6 +197,7 @@ TEST_CASE("IDX: damaged files") {
       {idx(8, {0xFFFFFFFF, 0xFFFFFFFF}, "abc"), "more than memory"},
       {idx(8, {0xFFFFFFFF, 0xFFFFFFFF, 0xFFFFFFFF}, "abc"), "more than memory"},
       {idx(8, {0, 0xFFFFFFFF, 0xFFFFFFFF, 0xFFFFFFFF}, ""), "more than memory"},
+      {idx(8, {0xFFFFFFFF, 0}, ""), "samples without elements"},
       {idx(0x0A, {1}, "a"), "magic number 0x00000a01"},
       {idx(8, {}, "a"), "magic number"},
       {idx(8, {1, 1, 1, 1, 1, 1, 1, 1, 1}, "a"), "magic number"},
