@@ -95,8 +95,9 @@ std::vector<SymbolicTensor> gradients(Builder& builder, SymbolicTensor loss,
                                       SymbolicTensor seed) {
   check(loss.shape().empty(), "the gradient walk starts at a scalar");
   const Builder::Scope backward(builder, Phase::backward);
-  Walk walk(builder, targets);
+  // Before the walk, which knows the values that exist when it begins.
   if (!seed) seed = full(builder, {}, 1.0, loss.dtype());
+  Walk walk(builder, targets);
   walk.run(loss, seed);
   std::vector<SymbolicTensor> found;
   for (const SymbolicTensor target : targets) {

@@ -85,7 +85,7 @@ std::string bytes_of(const std::vector<T>& values) {
 /// An integer as little-endian bytes.
 inline std::string little(std::uint64_t value, int bytes) {
   std::string text;
-  for (int i = 0; i < bytes; ++i) text.push_back(static_cast<char>(value >> (8 * i) & 0xFFU));
+  for (int i = 0; i < bytes; ++i, value >>= 8U) text.push_back(static_cast<char>(value & 0xFFU));
   return text;
 }
 inline std::string big(std::uint64_t value, int bytes) {

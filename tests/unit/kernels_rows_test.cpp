@@ -116,7 +116,7 @@ TEST_CASE("row loops agree with float64 at every level") {
     for (const std::int64_t columns : {1, 2, 3, 7, 8, 15, 16, 17, 31, 33, 64, 100, 1024, 1025}) {
       const std::int64_t rows = columns > 100 ? 2 : 70;
       INFO(columns << " columns");
-      check_softmax<float>(*loops, rows, columns, 1e-6);
+      check_softmax<float>(*loops, rows, columns, 2e-6);  // as summed one by one, when instrumented
       check_softmax<double>(*loops, rows, columns, 1e-14);
       check_softmax<BFloat16>(*loops, rows, columns, 4e-3);
       check_softmax<Float16>(*loops, rows, columns, columns > 100 ? 0.05 : 2e-3);  // subnormal
