@@ -1,7 +1,9 @@
 #include "api/checks.h"
 
 #include "api/model_data.h"
+#include "models/model.h"
 #include "runtime/train/callbacks.h"
+#include "runtime/train/weights_file.h"
 
 namespace tessera {
 namespace {
@@ -34,10 +36,23 @@ void check_callback(const json::Value& value, const std::string& path, json::Pro
   train::make_callback(value, path, problems);
 }
 
+void check_weights_file(const Model& model, const std::filesystem::path& file, bool partial) {
+  train::check_weights(model.data().table, file.string(), partial);
+}
+
 void check_data_section(const json::Value& section, const std::string& path, const Model* model,
                         json::Problems& problems) {
   const train::ModelInterface& interface = model != nullptr ? model->data().interface : any_model();
   data::check_section(section, path, expected_of(interface, true), problems);
+}
+
+std::vector<std::pair<std::string, std::vector<std::string>>> known_classes() {
+  return {{"optimizers", train::optimizer_classes()},
+          {"learning-rate schedules", train::schedule_classes()},
+          {"losses", train::loss_classes()},
+          {"metrics", train::metric_classes()},
+          {"callbacks", train::callback_classes()},
+          {"layers", models::layer_classes()}};
 }
 
 }  // namespace tessera

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "api/model.h"
@@ -25,10 +26,15 @@ std::optional<distribution::Distribution> read_config_distribution(const json::V
 void check_compile_options(const Model* model, const CompileOptions& options,
                            const std::string& path, json::Problems& problems);
 void check_callback(const json::Value& value, const std::string& path, json::Problems& problems);
+/// Names, shapes and types of a file of weights, without reading values. Throws weights.
+void check_weights_file(const Model& model, const std::filesystem::path& file, bool partial);
 /// Keys of one of data.train, data.validation, data.test. Without a model, for one input and one
 /// output.
 void check_data_section(const json::Value& section, const std::string& path, const Model* model,
                         json::Problems& problems);
+
+/// Classes that a config may name: what they are ("optimizers"), and their names.
+std::vector<std::pair<std::string, std::vector<std::string>>> known_classes();
 
 // ---- the job ----
 

@@ -141,7 +141,8 @@ void Watchdog::check_peers(const std::string& what, std::span<const int> missing
 
 void print_error(const std::string& message, int rank, int size) {
   const std::string line =
-      (size > 1 ? "[rank " + std::to_string(rank) + "] " : std::string()) + message + "\n";
+      (size > 1 && rank > 0 ? "[rank " + std::to_string(rank) + "] " : std::string()) + message +
+      "\n";
   std::size_t done = 0;
   while (done < line.size()) {
     const ssize_t written = ::write(STDERR_FILENO, line.data() + done, line.size() - done);

@@ -100,8 +100,8 @@ class Watchdog {
   std::thread thread_;
 };
 
-/// Writes one message to standard error in one piece, with "[rank R] " before it when the job has
-/// several ranks.
+/// Writes one message to standard error in one piece, with "[rank R] " before it unless it is rank
+/// 0 that speaks.
 void print_error(const std::string& message, int rank, int size);
 
 }  // namespace tessera::comm

@@ -8,6 +8,7 @@
 #include <filesystem>
 
 #include "api/checks.h"
+#include "trainer/config_reference.h"
 #include "trainer/config_table.h"
 
 namespace tessera::trainer {
@@ -30,8 +31,18 @@ void use_runtime(const Run& run) {
               runtime->find("watchdog_seconds")->number);
 }
 
+/// The nearest folder that exists must be one in which others can be made.
+void require_writable(const fs::path& folder) {
+  fs::path parent = fs::absolute(folder);
+  while (!fs::exists(parent) && parent.has_relative_path()) parent = parent.parent_path();
+  if (fs::is_directory(parent) && access(parent.c_str(), W_OK | X_OK) == 0) return;
+  throw Error(Error::Kind::config, fmt::format("{}: {} is no folder that can be written to",
+                                               folder.string(), parent.string()));
+}
+
 /// The folder of a run must be absent or empty, unless the user said otherwise.
 void check_output_dir(const fs::path& folder, bool overwrite, bool resume) {
+  if (is_first_rank()) require_writable(folder);
   if (overwrite || resume || !fs::exists(folder)) return;
   if (fs::is_directory(folder) && fs::is_empty(folder)) return;
   throw Error(
@@ -59,6 +70,20 @@ void load_initial_weights(Run& run, const std::string& given) {
 void require_weights(const Run& run, const WeightsOptions& options) {
   if (!options.weights.empty() || !run.initial_weights.empty()) return;
   throw Error(Error::Kind::config, "--weights FILE is needed: the config has no initial_weights");
+}
+
+/// Before the work is done, not after it.
+void check_predictions_file(const fs::path& file) {
+  if (file.extension() != ".npy") {
+    throw Error(Error::Kind::config, fmt::format("--out {}: predictions are written as .npy; let "
+                                                 "the path end so",
+                                                 file.string()));
+  }
+  const fs::path folder = file.parent_path();
+  if (is_first_rank() && !folder.empty() && !fs::is_directory(folder)) {
+    throw Error(Error::Kind::config,
+                fmt::format("--out {}: there is no folder {}", file.string(), folder.string()));
+  }
 }
 
 std::int64_t batch_size_of(const Run& run) {
@@ -92,6 +117,8 @@ void plan(const PlanOptions& options) {
                                                  options.rank, options.ranks - 1, options.ranks));
   }
   const Run run = load_run(options.config, {.training_data = true, .ranks = options.ranks});
+  if (!run.initial_weights.empty())
+    check_weights_file(*run.model, run.initial_weights, run.partial_weights);
   const Plan plan = run.model->plan(*run.train, batch_size_of(run), options.rank);
   print(options.format == "json" ? plan.json() + "\n" : plan.text());
 }
@@ -110,6 +137,7 @@ void evaluate(const WeightsOptions& options) {
 }
 
 void predict(const WeightsOptions& options) {
+  check_predictions_file(options.out);
   Run run = load_run(options.config, {.test_data = true, .compiled = false});
   use_runtime(run);
   require_weights(run, options);

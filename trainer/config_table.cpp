@@ -165,6 +165,16 @@ unsigned accepts_of(const json::Value& value) {
   return 0;
 }
 
+/// Where Keras's arguments of fit that are no keys of "fit" stand in a config; "" for others.
+std::string moved_from_fit(std::string_view section, std::string_view key) {
+  if (section != "fit") return "";
+  if (key == "x" || key == "y") return "; data is named in \"data\": {\"train\": ...}";
+  if (key == "sample_weight") return "; it is a key of \"data\": {\"train\": ...}";
+  if (key == "validation_data") return "; it is named in \"data\": {\"validation\": ...}";
+  if (key == "callbacks") return "; \"callbacks\" is a key of the config itself";
+  return "";
+}
+
 /// kMaxCount is no limit that anyone meets: it is named only where a value lies beyond it.
 std::string range_of(const Row& row, bool beyond) {
   const bool low = std::isfinite(row.least);
@@ -223,9 +233,11 @@ void check_section(const json::Value& object, std::string_view section, json::Pr
         section.empty() ? member.key : fmt::format("{}.{}", section, member.key);
     if (found == names.end()) {
       if (section.empty() && member.key == "$schema") continue;
-      json::Problem unknown = problem(
-          member.value, path,
-          fmt::format("unknown key \"{}\"{}", member.key, json::did_you_mean(member.key, names)));
+      const std::string moved = moved_from_fit(section, member.key);
+      json::Problem unknown =
+          problem(member.value, path,
+                  fmt::format("unknown key \"{}\"{}", member.key,
+                              moved.empty() ? json::did_you_mean(member.key, names) : moved));
       if (member.key_position.line > 0) unknown.at = member.key_position;
       problems.add(std::move(unknown));
       continue;
@@ -309,6 +321,8 @@ const std::vector<Row>& config_table() {
   return kTable;
 }
 
+std::string accepted_by(const Row& row) { return expected(row); }
+
 void check_config(const json::Value& config, json::Problems& problems) {
   if (!config.is_object()) {
     problems.add(problem(config, "", fmt::format("a config is an object, got {}", shown(config))));
@@ -331,20 +345,6 @@ json::Value config_schema() {
                             {"required", json::make_array({json::make("model")})},
                             {"properties", json::make_object(std::move(properties))},
                             {"additionalProperties", json::make(false)}});
-}
-
-std::string config_reference() {
-  std::string text =
-      "# Config reference\n\nMade by `trainer schema --format markdown` from the table that parses "
-      "a config.\n\n"
-      "| key | type | default | meaning |\n| --- | --- | --- | --- |\n";
-  for (const Row& row : config_table()) {
-    std::string about(row.about);
-    text += fmt::format(
-        "| `{}` | {} | {} | {} |\n", row.path, expected(row),
-        row.fallback.empty() || row.section ? "" : fmt::format("`{}`", row.fallback), about);
-  }
-  return text;
 }
 
 }  // namespace tessera::trainer

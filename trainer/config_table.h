@@ -37,6 +37,8 @@ struct Row {
 };
 
 const std::vector<Row>& config_table();
+/// What a key takes, in words: "an integer of at least 1, or null".
+std::string accepted_by(const Row& row);
 
 /// Types, ranges, choices and unknown keys of a whole config.
 void check_config(const json::Value& config, json::Problems& problems);
@@ -46,11 +48,8 @@ void spell_integers(json::Value& config);
 json::Value with_defaults(const json::Value& config);
 /// JSON Schema (draft-07) of a config.
 json::Value config_schema();
-/// The reference page in Markdown.
-std::string config_reference();
-
-/// Applies "path.to.key=value": the value is JSON where it parses, else a string. Items are named by
-/// index (`callbacks[0].config.patience`), keys that are no plain words in quotes
+/// Applies "path.to.key=value": the value is JSON where it parses, else a string. Items are named
+/// by index (`callbacks[0].config.patience`), keys that are no plain words in quotes
 /// (`distribution.config.layout_map[".*kernel"]`). Problems are placed at "--set path".
 void apply_set(json::Value& config, const std::string& assignment, json::Problems& problems);
 

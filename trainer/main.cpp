@@ -34,6 +34,7 @@ class CommandLine {
  public:
   CommandLine() {
     app_.require_subcommand(1);
+    app_.set_version_flag("--version", "trainer " TESSERA_VERSION "\n");
     add_train();
     add_plan();
     add_with_weights("evaluate", "Loss and metrics on data.test (else data.validation)", evaluate_,
@@ -52,27 +53,35 @@ class CommandLine {
     command =
         add("schema", "Prints the JSON Schema of the config", [this] { schema(schema_format_); });
     command->add_option("--format", schema_format_, "json or markdown")
+        ->capture_default_str()
         ->check(CLI::IsMember({"json", "markdown"}));
+    // After the subcommands, which would inherit it.
+    app_.footer(
+        "trainer --config FILE is short for trainer train --config FILE.\n"
+        "trainer SUBCOMMAND --help lists the options of a subcommand.");
   }
 
   /// Runs what the arguments ask for; the exit status.
   int run(std::vector<std::string> arguments) {
+    if (arguments.empty()) return usage("a subcommand is required, or --config FILE to train");
     // `trainer --config c.json` stands for `trainer train --config c.json`.
-    if (!arguments.empty() && arguments.front().starts_with("--") &&
-        arguments.front() != "--help") {
+    if (arguments.front().starts_with("--") && arguments.front() != "--help" &&
+        arguments.front() != "--version") {
       arguments.insert(arguments.begin(), "train");
     }
-    if (!arguments.empty() && !arguments.front().starts_with("-") &&
-        !names_command(arguments.front())) {
+    if (!arguments.front().starts_with("-") && !names_command(arguments.front())) {
       return usage(fmt::format("unknown subcommand \"{}\"{}", arguments.front(),
-                               json::did_you_mean(arguments.front(), command_names())));
+                               remedy(arguments.front(), command_names())));
     }
     std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());  // as CLI11 takes them
     try {
       app_.parse(reversed);
     } catch (const CLI::CallForHelp&) {
       const auto chosen = app_.get_subcommands();
-      print_once(stdout, chosen.empty() ? app_.help() : chosen.front()->help());
+      print_once(stdout, chosen.empty() ? app_.help() : chosen.front()->help("trainer"));
+      return 0;
+    } catch (const CLI::CallForVersion& version) {
+      print_once(stdout, version.what());
       return 0;
     } catch (const CLI::ParseError& error) {
       // A mistyped flag is what to say first: "--config is required" follows from it.
@@ -108,9 +117,14 @@ class CommandLine {
         add("plan", "Checks a run and prints its layouts, collectives and memory before it starts",
             [this] { plan(plan_); });
     add_config(command, plan_.config);
-    command->add_option("--ranks", plan_.ranks, "Number of ranks to plan for")->type_name("N");
-    command->add_option("--rank", plan_.rank, "Rank whose part is shown")->type_name("R");
+    command->add_option("--ranks", plan_.ranks, "Number of ranks to plan for")
+        ->type_name("N")
+        ->capture_default_str();
+    command->add_option("--rank", plan_.rank, "Rank whose part is shown")
+        ->type_name("R")
+        ->capture_default_str();
     command->add_option("--format", plan_.format, "text or json")
+        ->capture_default_str()
         ->check(CLI::IsMember({"text", "json"}));
   }
 
@@ -135,6 +149,12 @@ class CommandLine {
     return std::find(names.begin(), names.end(), word) != names.end();
   }
 
+  /// What to write instead of a word that is not known.
+  static std::string remedy(const std::string& word, const std::vector<std::string>& known) {
+    if (word.ends_with(".json")) return "; a config is given as --config " + word;
+    return json::did_you_mean(word, known);
+  }
+
   std::string unknown_flags() const {
     std::vector<std::string> known;
     for (const CLI::App* command : app_.get_subcommands()) {
@@ -144,7 +164,7 @@ class CommandLine {
     for (const std::string& extra : app_.remaining(true)) {
       if (!extra.starts_with("-") && !text.empty()) continue;  // the value of an unknown flag
       text += fmt::format("{}unknown argument \"{}\"{}", text.empty() ? "" : "; ", extra,
-                          json::did_you_mean(extra, known));
+                          remedy(extra, known));
     }
     return text;
   }

@@ -114,6 +114,13 @@ class Loader {
     }
     if (model->is_string()) {
       const std::string file = (run_.folder / model->string).string();
+      if (file.ends_with(".keras") || file.ends_with(".h5")) {
+        problems_.add({model->file ? *model->file : "", model->position, "model",
+                       fmt::format("{}: models are read as JSON; in Python: "
+                                   "open(\"model.json\", \"w\").write(model.to_json())",
+                                   file)});
+        return;
+      }
       try {
         model_file_ = json::parse(json::read_text_file(file, Error::Kind::config), file, problems_);
       } catch (const Error& error) {

@@ -271,8 +271,9 @@ std::string plan_text(const Program& program, const VariableTable& table,
     axes.push_back(
         fmt::format("{} {}", axis_name(program.mesh, axis), program.mesh.axis_size(axis)));
   }
-  std::string text = fmt::format("plan {:016x}: {} ranks, mesh {}\n\n", program.hash,
-                                 program.mesh.size(), fmt::join(axes, " x "));
+  std::string text =
+      fmt::format("plan {:016x}: {} rank{}, mesh {}\n\n", program.hash, program.mesh.size(),
+                  program.mesh.size() == 1 ? "" : "s", fmt::join(axes, " x "));
   text += variables_text(program, table, context) + '\n';
   text += collectives_text(program) + '\n';
   text += memory_text(program);

@@ -26,13 +26,17 @@ constexpr std::array<Entry, 6> kCallbacks{{
 
 }  // namespace
 
+std::vector<std::string> callback_classes() {
+  std::vector<std::string> names;
+  for (const Entry& entry : kCallbacks) names.emplace_back(entry.name);
+  return names;
+}
+
 std::unique_ptr<Callback> make_callback(const json::Value& value, const std::string& path,
                                         json::Problems& problems) {
   const json::Identifier identifier = json::read_identifier(value, path, problems);
   if (identifier.class_name.empty()) return nullptr;
-  std::vector<std::string> names;
   for (const Entry& entry : kCallbacks) {
-    names.emplace_back(entry.name);
     if (entry.name != identifier.class_name) continue;
     const std::size_t before = problems.list().size();
     json::Arguments arguments(*identifier.config, path + ".config", problems);
@@ -40,6 +44,7 @@ std::unique_ptr<Callback> make_callback(const json::Value& value, const std::str
     arguments.finish();
     return problems.list().size() == before ? std::move(callback) : nullptr;
   }
+  const std::vector<std::string> names = callback_classes();
   problems.add(
       {identifier.at->file ? *identifier.at->file : "", identifier.at->position, path,
        fmt::format("unknown callback \"{}\"{}; there are {}", identifier.class_name,

@@ -77,6 +77,9 @@ using Directions =
 /// folder. Unknown names and arguments are problems.
 std::unique_ptr<Callback> make_callback(const json::Value& value, const std::string& path,
                                         json::Problems& problems);
+/// Names of the classes, as Keras spells them.
+std::vector<std::string> callback_classes();
+
 /// Told before training starts.
 class MonitorCallback : public Callback {
  public:

@@ -94,6 +94,12 @@ void for_each_loss(Visit visit) {
 
 }  // namespace
 
+std::vector<std::string> loss_classes() {
+  std::vector<std::string> names;
+  for_each_loss([&](const LossEntry& entry) { names.emplace_back(entry.class_name); });
+  return names;
+}
+
 const LossEntry* find_loss(std::string_view name) {
   const LossEntry* found = nullptr;
   for_each_loss([&](const LossEntry& entry) {

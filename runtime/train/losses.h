@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/json.h"
 #include "runtime/graph/builder.h"
@@ -48,5 +49,7 @@ struct OutputTypes {
 /// (nullptr is returned then).
 std::unique_ptr<Loss> make_loss(const json::Value& value, const std::string& path,
                                 const OutputTypes& types, json::Problems& problems);
+/// Names of the classes, as Keras spells them.
+std::vector<std::string> loss_classes();
 
 }  // namespace tessera::train

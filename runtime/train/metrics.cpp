@@ -122,6 +122,12 @@ std::optional<MetricEntry> resolve(const json::Identifier& identifier, bool is_s
 
 }  // namespace
 
+std::vector<std::string> metric_classes() {
+  std::vector<std::string> names;
+  for_each_metric([&](const MetricEntry& entry) { names.emplace_back(entry.class_name); });
+  return names;
+}
+
 std::unique_ptr<Metric> make_metric(const json::Value& value, const std::string& path,
                                     const OutputTypes& types, json::Problems& problems) {
   const std::size_t before = problems.list().size();

@@ -45,6 +45,8 @@ class Metric {
 /// are added to `problems` (nullptr is returned then).
 std::unique_ptr<Metric> make_metric(const json::Value& value, const std::string& path,
                                     const OutputTypes& types, json::Problems& problems);
+/// Names of the classes, as Keras spells them.
+std::vector<std::string> metric_classes();
 
 /// sum(value * weight) and sum(weight): the loss trackers ("loss", "<output>_loss") and other plain
 /// means.

@@ -121,6 +121,13 @@ std::unique_ptr<Optimizer> read_loss_scale(const json::Value& value,
 
 }  // namespace
 
+std::vector<std::string> optimizer_classes() {
+  std::vector<std::string> names;
+  for (const Entry& entry : kOptimizers) names.emplace_back(entry.name);
+  names.emplace_back("LossScaleOptimizer");
+  return names;
+}
+
 std::unique_ptr<Optimizer> make_optimizer(const json::Value& value, const std::string& path,
                                           bool mixed_float16, json::Problems& problems) {
   const json::Identifier identifier = json::read_identifier(value, path, problems);

@@ -46,5 +46,7 @@ class Optimizer {
 /// compile does.
 std::unique_ptr<Optimizer> make_optimizer(const json::Value& value, const std::string& path,
                                           bool mixed_float16, json::Problems& problems);
+/// Names of the classes, as Keras spells them.
+std::vector<std::string> optimizer_classes();
 
 }  // namespace tessera::train

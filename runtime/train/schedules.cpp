@@ -210,6 +210,12 @@ constexpr Entry kSchedules[] = {
 
 }  // namespace
 
+std::vector<std::string> schedule_classes() {
+  std::vector<std::string> names;
+  for (const Entry& entry : kSchedules) names.emplace_back(entry.name);
+  return names;
+}
+
 std::unique_ptr<Schedule> make_schedule(const json::Value& value, const std::string& path,
                                         json::Problems& problems) {
   const json::Identifier identifier = json::read_identifier(value, path, problems);

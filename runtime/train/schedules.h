@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "base/json.h"
 #include "runtime/graph/builder.h"
@@ -23,5 +24,7 @@ class Schedule {
 /// From {"class_name": "CosineDecay", "config": {...}}.
 std::unique_ptr<Schedule> make_schedule(const json::Value& value, const std::string& path,
                                         json::Problems& problems);
+/// Names of the classes, as Keras spells them.
+std::vector<std::string> schedule_classes();
 
 }  // namespace tessera::train

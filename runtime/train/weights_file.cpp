@@ -49,6 +49,71 @@ void read_box(const io::ArrayFile& file, int array, const Shape& shape, const Bo
   }
 }
 
+/// Arrays of a file that fit variables, and a line for each array or variable that does not.
+struct Matched {
+  std::vector<std::pair<VariableId, int>> fitting;
+  std::vector<std::string> rest;
+};
+
+Matched match_weights(const graph::VariableTable& table, const io::ArrayFile& file) {
+  Matched matched;
+  std::vector<std::string> known;
+  std::vector<std::string> in_file;
+  for (const io::ArrayInfo& info : file.arrays()) in_file.push_back(info.name);
+  for (const VariableId id : weights_of(table)) {
+    const graph::Variable& variable = table[id];
+    known.push_back(variable.path);
+    const int array = file.find(variable.path);
+    if (array < 0) {
+      matched.rest.push_back(fmt::format("lacks \"{}\" {}{}", variable.path,
+                                         to_string(variable.shape),
+                                         json::did_you_mean(variable.path, in_file)));
+      continue;
+    }
+    const io::ArrayInfo& info = file.arrays()[static_cast<std::size_t>(array)];
+    if (!(info.shape == variable.shape)) {
+      matched.rest.push_back(fmt::format("\"{}\" has the shape {}, the model's is {}",
+                                         variable.path, to_string(info.shape),
+                                         to_string(variable.shape)));
+    } else if (!io::is_floating(info.type) && is_floating(variable.dtype)) {
+      matched.rest.push_back(fmt::format("\"{}\" holds {}, floating-point numbers were expected",
+                                         variable.path, name_of(info.type)));
+    } else {
+      matched.fitting.emplace_back(id, array);
+    }
+  }
+  for (const io::ArrayInfo& info : file.arrays()) {
+    if (std::find(known.begin(), known.end(), info.name) == known.end()) {
+      matched.rest.push_back(fmt::format("holds \"{}\" {}, which the model has not{}", info.name,
+                                         to_string(info.shape),
+                                         json::did_you_mean(info.name, known)));
+    }
+  }
+  return matched;
+}
+
+/// Throws weights unless everything fits or `partial` allows that it does not.
+Matched matched_or_error(const graph::VariableTable& table, const io::ArrayFile& file,
+                         const std::string& path, bool partial) {
+  Matched matched = match_weights(table, file);
+  if (matched.rest.empty() || partial) return matched;
+  std::string message;
+  for (const std::string& line : matched.rest)
+    message += fmt::format("{}{}: {}", message.empty() ? "" : "\n", path, line);
+  throw Error(Error::Kind::weights, message);
+}
+
+std::unique_ptr<io::ArrayFile> open_weights(const std::string& path) {
+  if (path.ends_with(".h5") || path.ends_with(".keras")) {
+    throw Error(Error::Kind::weights,
+                fmt::format("{}: weights are read from .safetensors and .npz; in Python: "
+                            "np.savez(\"weights.npz\", **{{v.path: v.numpy() for v in "
+                            "model.variables}})",
+                            path));
+  }
+  return io::open_array_file(path, Error::Kind::weights);
+}
+
 }  // namespace
 
 void read_variable(const io::ArrayFile& file, int array, exec::Storage& storage, VariableId id) {
@@ -57,50 +122,16 @@ void read_variable(const io::ArrayFile& file, int array, exec::Storage& storage,
            static_cast<std::byte*>(storage.data(id)));
 }
 
+void check_weights(const graph::VariableTable& table, const std::string& path, bool partial) {
+  matched_or_error(table, *open_weights(path), path, partial);
+}
+
 std::vector<std::string> load_weights(exec::Storage& storage, const std::string& path,
                                       bool partial) {
-  const auto file = io::open_array_file(path, Error::Kind::weights);
-  const graph::VariableTable& table = storage.table();
-  const std::vector<VariableId> ids = weights_of(table);
-  std::vector<std::string> known;
-  std::vector<std::string> rest;
-  std::vector<std::pair<VariableId, int>> fitting;
-  std::vector<std::string> in_file;
-  for (const io::ArrayInfo& info : file->arrays()) in_file.push_back(info.name);
-  for (const VariableId id : ids) {
-    const graph::Variable& variable = table[id];
-    known.push_back(variable.path);
-    const int array = file->find(variable.path);
-    if (array < 0) {
-      rest.push_back(fmt::format("lacks \"{}\" {}{}", variable.path, to_string(variable.shape),
-                                 json::did_you_mean(variable.path, in_file)));
-      continue;
-    }
-    const io::ArrayInfo& info = file->arrays()[static_cast<std::size_t>(array)];
-    if (!(info.shape == variable.shape)) {
-      rest.push_back(fmt::format("\"{}\" has the shape {}, the model's is {}", variable.path,
-                                 to_string(info.shape), to_string(variable.shape)));
-    } else if (!io::is_floating(info.type) && is_floating(variable.dtype)) {
-      rest.push_back(fmt::format("\"{}\" holds {}, floating-point numbers were expected",
-                                 variable.path, name_of(info.type)));
-    } else {
-      fitting.emplace_back(id, array);
-    }
-  }
-  for (const io::ArrayInfo& info : file->arrays()) {
-    if (std::find(known.begin(), known.end(), info.name) == known.end()) {
-      rest.push_back(fmt::format("holds \"{}\" {}, which the model has not{}", info.name,
-                                 to_string(info.shape), json::did_you_mean(info.name, known)));
-    }
-  }
-  if (!rest.empty() && !partial) {
-    std::string message;
-    for (const std::string& line : rest)
-      message += fmt::format("{}{}: {}", message.empty() ? "" : "\n", path, line);
-    throw Error(Error::Kind::weights, message);
-  }
-  for (const auto& [id, array] : fitting) read_variable(*file, array, storage, id);
-  return rest;
+  const auto file = open_weights(path);
+  Matched matched = matched_or_error(storage.table(), *file, path, partial);
+  for (const auto& [id, array] : matched.fitting) read_variable(*file, array, storage, id);
+  return std::move(matched.rest);
 }
 
 void save_weights(exec::Storage& storage, comm::World& world, const std::string& path) {

@@ -18,6 +18,10 @@ namespace tessera::train {
 std::vector<std::string> load_weights(exec::Storage& storage, const std::string& path,
                                       bool partial);
 
+/// What load_weights would refuse, from the names and shapes alone: nothing is allocated or read of
+/// the values.
+void check_weights(const graph::VariableTable& table, const std::string& path, bool partial);
+
 /// Writes variables of role weight as float32 .safetensors, atomically, from rank 0; the bytes do
 /// not depend on the mesh. Collective; an error of rank 0 is thrown on every rank.
 void save_weights(exec::Storage& storage, comm::World& world, const std::string& path);

@@ -43,7 +43,7 @@ def check_set(bench):
         **config["compile"], "optimizer": {"class_name": "SGD", "config": {"learning_rate": 0.25}}}})
     expect(run.weights_bytes() == again.weights_bytes(), "other weights than with the same values in the file")
     wrong = bench.try_train(config, 2, "--set", "fit.epoch=3").expect_status(2)
-    expect(re.search(r'--set fit\.epoch.*did you mean "epochs"', wrong.stderr), wrong.describe())
+    expect(re.match(r'--set fit\.epoch: .*did you mean "epochs"', wrong.stderr), wrong.describe())
 
 
 def check_verbose(bench):
@@ -123,3 +123,37 @@ def check_lone_ranks(bench):
         run = bench.try_train(small_config(bench), 1, environment=variables).expect_status(7)
         expect("srun --mpi=pmix" in run.stderr, f"{variables}: no remedy: {run.stderr}")
         expect(not run.folder.exists(), f"{variables}: a folder was written")
+
+
+def check_version(bench):
+    """--version and the help of a subcommand name the program; a config without --config gets the flag as remedy"""
+    run = bench.command(1, "--version").expect_status(0)
+    expect(re.fullmatch(r"trainer \d+\.\d+\.\d+\n", run.stdout), f"--version prints {run.stdout!r}")
+    expect("Usage: trainer plan " in bench.command(1, "plan", "--help").stdout, "plan --help lacks its usage")
+    for words in (["c.json"], ["train", "c.json"]):
+        run = bench.command(1, *words).expect_status(2)
+        expect("--config c.json" in run.stderr, run.describe())
+
+
+def check_refused_early(bench):
+    """plan refuses initial weights that do not fit; paths that cannot be written are refused before any work"""
+    config = small_config(bench, verbose=0)
+    weights = bench.train(config).folder / "weights.safetensors"
+    file = bench.write_config({**config, "initial_weights": str(weights)})
+    bench.command(1, "plan", "--config", file, "--ranks", 2).expect_status(0)
+    config["model"] = sequential("other", [FEATURES], ("Dense", {"name": "classes", "units": 3}))
+    for given, wanted in ((str(weights), 'lacks "other/classes/kernel"'), ("w.weights.h5", "np.savez"),
+                          ("none.npz", "none.npz")):
+        misfit = bench.write_config({**config, "initial_weights": given})
+        run = bench.command(1, "plan", "--config", misfit).expect_status(4)
+        expect(wanted in run.stderr, run.describe())
+    partial = bench.write_config({**config, "initial_weights": {"path": str(weights), "partial": True}})
+    bench.command(1, "plan", "--config", partial).expect_status(0)
+    run = bench.command(1, "plan", "--config", bench.write_config({**config, "model": "m.keras"})).expect_status(2)
+    expect("model.to_json()" in run.stderr, run.describe())
+
+    for out, wanted in (("y.npz", ".npy"), ("nowhere/y.npy", "no folder nowhere")):
+        run = bench.command(1, "predict", "--config", file, "--out", out).expect_status(2)
+        expect(wanted in run.stderr, run.describe())
+    run = bench.try_train(config, 2, output=weights / "below").expect_status(2)
+    expect("no folder that can be written to" in run.stderr, run.describe())

@@ -316,9 +316,13 @@ TEST_CASE("problems of values that were set are placed at --set") {
              Contains("--set fitt.epochs: error: fitt: unknown key \"fitt\""));
 }
 
-TEST_CASE("the reference has a row for every key") {
-  const std::string reference = config_reference();
-  for (const Row& row : config_table())
-    CHECK_THAT(reference, Contains("| `" + std::string(row.path) + "` | "));
-  CHECK_THAT(reference, Contains("| `fit.epochs` | an integer of at least 1 | `1` |"));
+TEST_CASE("arguments of Keras's fit that stand elsewhere are pointed to") {
+  const std::string problems = problems_of(
+      R"({"model": {}, "fit": {"validation_data": 1, "callbacks": [], "x": 0, "sample_weight": 0}})");
+  CHECK_THAT(problems, Contains(R"(unknown key "validation_data"; it is named in "data")"));
+  CHECK_THAT(problems, Contains(R"(unknown key "callbacks"; "callbacks" is a key of the config)"));
+  CHECK_THAT(problems, Contains(R"(unknown key "x"; data is named in "data")"));
+  CHECK_THAT(problems, Contains(R"(unknown key "sample_weight"; it is a key of "data")"));
+  CHECK_THAT(problems_of(R"({"model": {}, "output": {"callbacks": 1}})"),
+             !Contains("is a key of the config"));
 }
