@@ -117,6 +117,7 @@ def configs(tally):
     text, _ = run([TRAINER, "schema", "--format", "markdown"])
     tally.check("docs/config.md is what the trainer prints", text == (ROOT / "docs/config.md").read_text(),
                 "Run: trainer schema --format markdown > docs/config.md")
+    quoted_plans(tally)
     for file in sorted([*ROOT.glob("configs/*.json"), *ROOT.glob("scripts/bench_configs/*.json")]):
         config = json.loads(without_comments(file.read_text()))
         found = "\n".join(f"{list(e.absolute_path)}: {e.message}" for e in validator.iter_errors(config))
@@ -130,6 +131,19 @@ def configs(tally):
                                 "--set", "fit.epochs=1"], 120)
             good = status == 0 and "loss: " in text and Path(folder, "run/weights.safetensors").exists()
             tally.check(f"{name} runs on 2 ranks", good, text)
+
+
+def quoted_plans(tally):
+    """What README.md and docs/ show of a plan is what the trainer prints, but for the hash and for what "..." leaves out."""
+    text, _ = run([TRAINER, "plan", "--config", "configs/digits_model_parallel.json", "--ranks", 4])
+    printed = re.sub(r"^plan \w{16}", "plan HASH", text).splitlines()
+    for name in ("README.md", "docs/distribution.md"):
+        blocks = re.findall(r"^```\n(?:\$ \S*trainer plan .*\n)?((?:plan \w{16}:|collectives of|memory of rank)[^`]*)```$",
+                            (ROOT / name).read_text(), re.M)
+        lines = [re.sub(r"^plan \w{16}", "plan HASH", line) for line in "".join(blocks).splitlines() if line.strip() != "..."]
+        strange = [line for line in lines if line not in printed
+                   and not (line.endswith(" ...") and any(p.startswith(line[:-3]) for p in printed))]
+        tally.check(f"{name} shows the plan that is printed", bool(lines) and not strange, "\n".join(strange) or "no plan found")
 
 
 def examples(tally):

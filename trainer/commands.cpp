@@ -31,18 +31,8 @@ void use_runtime(const Run& run) {
               runtime->find("watchdog_seconds")->number);
 }
 
-/// The nearest folder that exists must be one in which others can be made.
-void require_writable(const fs::path& folder) {
-  fs::path parent = fs::absolute(folder);
-  while (!fs::exists(parent) && parent.has_relative_path()) parent = parent.parent_path();
-  if (fs::is_directory(parent) && access(parent.c_str(), W_OK | X_OK) == 0) return;
-  throw Error(Error::Kind::config, fmt::format("{}: {} is no folder that can be written to",
-                                               folder.string(), parent.string()));
-}
-
 /// The folder of a run must be absent or empty, unless the user said otherwise.
 void check_output_dir(const fs::path& folder, bool overwrite, bool resume) {
-  if (is_first_rank()) require_writable(folder);
   if (overwrite || resume || !fs::exists(folder)) return;
   if (fs::is_directory(folder) && fs::is_empty(folder)) return;
   throw Error(
