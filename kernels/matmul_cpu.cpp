@@ -13,17 +13,13 @@
 #include "kernels/matmul_loops.h"
 #include "kernels/parallel.h"
 #include "kernels/vector.h"
+#include "kernels/workspace.h"
 
 namespace tessera::kernels {
 namespace {
 
 /// Below this many multiplications own loops beat the library's cost of a call.
 constexpr std::int64_t kSmallProduct = 20000;
-constexpr std::int64_t kAlignment = 64;
-
-std::int64_t aligned(std::int64_t bytes) {
-  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
-}
 
 ConvertLoop converter(DType from, DType to) {
   return vector_loops().convert[static_cast<std::size_t>(from)][static_cast<std::size_t>(to)];

@@ -168,20 +168,20 @@ def medians(results):
     return found
 
 
-def least(results, turn, field, work, ours, kind):
-    """The least of a field in one round among Tessera's entries or its peers', of a kind of configuration."""
+def least(results, turn, field, work, systems, kind):
+    """The least of a field in one round among the entries of some systems, of a kind of configuration."""
     values = [rounds[turn].get(field) for (w, system, name), rounds in results.items()
-              if w == work and (system == "Tessera") == ours and kind in name and rounds[turn]]
+              if w == work and system in systems and kind in name and rounds[turn]]
     return min((v for v in values if v is not None), default=None)
 
 
 def ratio(results, field, work, kind, rounds, peers_work=None, system=None):
     """Median over the rounds of the best peer's figure by Tessera's best, of a kind of configuration."""
-    peers = {key: runs for key, runs in results.items() if key[1] == "Tessera" or system in (None, key[1])}
+    peers = [system] if system else ["Keras-JAX", "PyTorch"]
     found = []
     for turn in range(rounds):
-        theirs = least(peers, turn, field, peers_work or work, False, kind)
-        own = least(results, turn, field, work, True, kind)
+        theirs = least(results, turn, field, peers_work or work, peers, kind)
+        own = least(results, turn, field, work, ["Tessera"], kind)
         if theirs and own:
             found.append(theirs / own)
     return statistics.median(found) if found else None

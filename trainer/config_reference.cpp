@@ -1,3 +1,4 @@
+// The words and tables of the reference page.
 #include "trainer/config_reference.h"
 
 #include <fmt/format.h>

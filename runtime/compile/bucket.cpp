@@ -67,8 +67,7 @@ class Joining {
   void join(DraftNode node) {
     const DraftId value = node.inputs.front();
     const DType dtype = draft_.value(value).type.dtype;
-    const std::int64_t bytes =
-        local_of(draft_, value, 0).box.elements() * static_cast<std::int64_t>(size_of(dtype));
+    const std::int64_t bytes = local_of(draft_, value, 0).bytes();
     const Key key{node.collective.axes, dtype};
     auto entry = open_.find(key);
     if (entry != open_.end() && entry->second.bytes + bytes > limit_) {

@@ -32,7 +32,7 @@ Placement cuts_of(const std::string& term, const Choice& choice, const FactorOrd
   Placement placement = Placement::replicated(term.size());
   for (std::size_t dim = 0; dim < term.size(); ++dim) {
     const char factor = term[dim];
-    if (factor >= 'a' && factor <= 'z') {
+    if (graph::is_factor(factor)) {
       placement.dims[dim] = axes_that_cut(choice, factor, orders);
     }
   }

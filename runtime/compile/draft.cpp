@@ -38,24 +38,28 @@ Links link(const Draft& draft) {
   return links;
 }
 
-void remove_unread(Draft& draft) {
-  std::vector<bool> read = link(draft).held;
-  std::vector<bool> keep(draft.nodes.size(), true);
-  for (std::size_t i = draft.nodes.size(); i-- > 0;) {
-    const DraftNode& node = draft.nodes[i];
-    keep[i] = std::any_of(node.outputs.begin(), node.outputs.end(), [&read](DraftId output) {
-      return read[static_cast<std::size_t>(output)];
-    });
-    if (!keep[i]) continue;
-    for (const DraftId input : node.inputs) read[static_cast<std::size_t>(input)] = true;
-  }
+void remove_nodes(Draft& draft, const std::vector<bool>& removed) {
   std::size_t kept = 0;
-  for (std::size_t i = 0; i < keep.size(); ++i) {
-    if (!keep[i]) continue;
+  for (std::size_t i = 0; i < removed.size(); ++i) {
+    if (removed[i]) continue;
     if (kept != i) draft.nodes[kept] = std::move(draft.nodes[i]);
     ++kept;
   }
   draft.nodes.resize(kept);
+}
+
+void remove_unread(Draft& draft) {
+  std::vector<bool> read = link(draft).held;
+  std::vector<bool> removed(draft.nodes.size(), false);
+  for (std::size_t i = draft.nodes.size(); i-- > 0;) {
+    const DraftNode& node = draft.nodes[i];
+    removed[i] = std::none_of(node.outputs.begin(), node.outputs.end(), [&read](DraftId output) {
+      return read[static_cast<std::size_t>(output)];
+    });
+    if (removed[i]) continue;
+    for (const DraftId input : node.inputs) read[static_cast<std::size_t>(input)] = true;
+  }
+  remove_nodes(draft, removed);
 }
 
 layouts::Placement without_trivial_axes(const layouts::Placement& placement,

@@ -98,6 +98,9 @@ struct Links {
 };
 Links link(const Draft& draft);
 
+/// Removes the marked nodes; the others keep their order.
+void remove_nodes(Draft& draft, const std::vector<bool>& removed);
+
 /// Removes nodes none of whose results is read.
 void remove_unread(Draft& draft);
 

@@ -29,11 +29,7 @@ class EpilogueFusion {
       auto id = static_cast<std::int32_t>(i);
       while (const std::optional<std::int32_t> next = absorb_reader(id)) id = *next;
     }
-    std::vector<DraftNode> nodes;
-    for (std::size_t i = 0; i < draft_.nodes.size(); ++i) {
-      if (!removed_[i]) nodes.push_back(std::move(draft_.nodes[i]));
-    }
-    draft_.nodes = std::move(nodes);
+    remove_nodes(draft_, removed_);
   }
 
  private:

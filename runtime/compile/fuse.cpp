@@ -35,11 +35,6 @@ struct Group {
   std::size_t steps = 0;
 };
 
-bool gives_truth(MapCode code) {
-  return (code >= MapCode::equal && code <= MapCode::logical_or) || code == MapCode::is_finite ||
-         code == MapCode::logical_not;
-}
-
 class Fusion {
  public:
   explicit Fusion(Draft& draft)
@@ -179,7 +174,7 @@ class Fusion {
       case DType::float16:
         return code != MapCode::copy;  // a cast that somebody asked for rounds
       case DType::boolean:
-        return gives_truth(code);
+        return kernels::gives_boolean(code);
       default:
         return false;
     }

@@ -27,10 +27,7 @@ class LocalOp : public graph::Op {
     return {inputs.begin(), inputs.end()};
   }
   Rule rule(std::span<const ValueType> inputs, std::span<const ValueType> outputs) const override {
-    Rule whole;
-    for (const ValueType& type : inputs) whole.operands.emplace_back(type.shape.rank(), '.');
-    for (const ValueType& type : outputs) whole.results.emplace_back(type.shape.rank(), '.');
-    return whole;
+    return graph::uncut_rule(inputs, outputs);
   }
   std::vector<ValueId> gradient(const graph::GradientCall& call) const override {
     throw Error(Error::Kind::internal,
@@ -39,10 +36,6 @@ class LocalOp : public graph::Op {
   }
   double flops(const LocalCall& /*call*/) const override { return 0; }
 };
-
-std::int64_t bytes_of(const graph::LocalTensor& tensor) {
-  return tensor.box.elements() * static_cast<std::int64_t>(size_of(tensor.dtype));
-}
 
 /// One box, prepared.
 struct Part {
@@ -93,7 +86,7 @@ class CopyOp final : public LocalOp {
   bool may_overwrite(std::size_t /*output*/, std::size_t /*input*/) const override { return true; }
 
   Kernel prepare(const LocalCall& call, const kernels::Device& /*device*/) const override {
-    const auto bytes = static_cast<std::size_t>(bytes_of(call.inputs[0]));
+    const auto bytes = static_cast<std::size_t>(call.inputs[0].bytes());
     return [bytes](const void* const* inputs, void* const* outputs, void* /*workspace*/,
                    const StepState& /*step*/) {
       if (bytes > 0 && inputs[0] != outputs[0]) std::memcpy(outputs[0], inputs[0], bytes);
@@ -110,7 +103,7 @@ class OwnerOp final : public LocalOp {
 
   Kernel prepare(const LocalCall& call, const kernels::Device& device) const override {
     if (keeps_) return CopyOp().prepare(call, device);
-    const auto bytes = static_cast<std::size_t>(bytes_of(call.outputs[0]));
+    const auto bytes = static_cast<std::size_t>(call.outputs[0].bytes());
     return [bytes](const void* const* /*inputs*/, void* const* outputs, void* /*workspace*/,
                    const StepState& /*step*/) {
       if (bytes > 0) std::memset(outputs[0], 0, bytes);

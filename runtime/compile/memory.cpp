@@ -57,10 +57,7 @@ class Planner {
   const DraftNode& node_of(std::int32_t event) const {
     return draft_.node(events_[static_cast<std::size_t>(event)].node);
   }
-  std::int64_t bytes_of(DraftId id) const {
-    const graph::LocalTensor local = local_of(draft_, id, rank_);
-    return local.box.elements() * static_cast<std::int64_t>(size_of(local.dtype));
-  }
+  std::int64_t bytes_of(DraftId id) const { return local_of(draft_, id, rank_).bytes(); }
 
   void make_buffers() {
     std::map<graph::VariableId, int> variables;

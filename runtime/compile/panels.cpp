@@ -25,24 +25,21 @@ class Joining {
     for (std::size_t i = 0; i < draft_.nodes.size(); ++i) {
       removed[i] = join(draft_.nodes[i]);
     }
-    std::vector<DraftNode> nodes;
-    for (std::size_t i = 0; i < draft_.nodes.size(); ++i) {
-      if (!removed[i]) nodes.push_back(std::move(draft_.nodes[i]));
-    }
-    draft_.nodes = std::move(nodes);
+    remove_nodes(draft_, removed);
   }
 
  private:
   bool join(const DraftNode& node) {
     const auto product = std::dynamic_pointer_cast<const EinsumOp>(node.op);
-    if (product == nullptr || !is_worth_it(node, *product)) return false;
+    if (product == nullptr) return false;
     const DraftId result = node.outputs.front();
     const auto index = static_cast<std::size_t>(result);
     if (links_.held[index] || links_.consumers[index].size() != 1) return false;
     DraftNode& reader = draft_.node(links_.consumers[index].front());
     const auto map = std::dynamic_pointer_cast<const MapOp>(reader.op);
     if (map == nullptr || !is_like(result, reader.outputs.front()) ||
-        std::count(reader.inputs.begin(), reader.inputs.end(), result) != 1) {
+        std::count(reader.inputs.begin(), reader.inputs.end(), result) != 1 ||
+        !is_worth_it(node, *product)) {
       return false;
     }
     const auto place = std::find(reader.inputs.begin(), reader.inputs.end(), result);
@@ -71,15 +68,11 @@ class Joining {
       // Products in 16 bits rearrange the whole second operand on every call.
       if (draft_.value(input).type.dtype != DType::float32) return false;
       call.inputs.push_back(local_of(draft_, input, 0));
-      kept += bytes_of(call.inputs.back());
+      kept += call.inputs.back().bytes();
     }
     call.outputs.push_back(local_of(draft_, node.outputs.front(), 0));
-    const std::int64_t saved = bytes_of(call.outputs.back());
+    const std::int64_t saved = call.outputs.back().bytes();
     return saved >= 2 * panel_bytes_ && kept <= saved && ProductMapOp::has_panels(product, call);
-  }
-
-  static std::int64_t bytes_of(const graph::LocalTensor& tensor) {
-    return tensor.box.elements() * static_cast<std::int64_t>(size_of(tensor.dtype));
   }
 
   Draft& draft_;

@@ -5,9 +5,7 @@
 
 namespace tessera::compile {
 
-std::int64_t ProgramTensor::bytes() const {
-  return local.box.elements() * static_cast<std::int64_t>(size_of(local.dtype));
-}
+std::int64_t ProgramTensor::bytes() const { return local.bytes(); }
 
 std::string_view name_of(CollectiveKind kind) {
   switch (kind) {

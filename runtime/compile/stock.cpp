@@ -128,7 +128,7 @@ bool Stock::reader_awaits_parts(const Reader& reader, int axis, std::size_t dim)
   const Node& node = graph_.nodes[static_cast<std::size_t>(reader.node)];
   const graph::Rule& rule = rules_[static_cast<std::size_t>(reader.node)].rule;
   const char factor = rule.operands[reader.operand][dim];
-  if (factor < 'a' || factor > 'z') return false;
+  if (!graph::is_factor(factor)) return false;
   for (std::size_t i = 0; i < node.inputs.size(); ++i) {
     const std::size_t other = rule.operands[i].find(factor);
     if (i == reader.operand || other == std::string::npos) continue;
@@ -149,7 +149,7 @@ bool Stock::will_be_cut(ValueId id, Phase phase, int axis, std::size_t dim, int 
   const Node& node = graph_.nodes[static_cast<std::size_t>(producer)];
   const graph::Rule& rule = rules_[static_cast<std::size_t>(producer)].rule;
   const char factor = rule.results[static_cast<std::size_t>(graph_.value(id).output)][dim];
-  if (factor < 'a' || factor > 'z') return false;
+  if (!graph::is_factor(factor)) return false;
   for (std::size_t i = 0; i < node.inputs.size(); ++i) {
     const std::size_t operand = rule.operands[i].find(factor);
     if (operand == std::string::npos) continue;
@@ -363,7 +363,7 @@ DraftId Stock::make_floating(ValueId id, const Placement& target, const std::str
   FactorOrders orders;
   for (std::size_t dim = 0; dim < target.dims.size(); ++dim) {
     const char factor = call.rule.results[output][dim];
-    if (factor < 'a' || factor > 'z') continue;
+    if (!graph::is_factor(factor)) continue;
     const bool everywhere = std::all_of(
         call.rule.results.begin(), call.rule.results.end(),
         [factor](const std::string& term) { return term.find(factor) != std::string::npos; });

@@ -20,13 +20,6 @@ using graph::ValueId;
 
 bool has_16_bits(DType dtype) { return is_floating(dtype) && size_of(dtype) == 2; }
 
-std::shared_ptr<const graph::Op> make_cast(DType from, DType to) {
-  kernels::MapProgram program;
-  program.steps.push_back({kernels::MapCode::copy, {}});
-  program.results.push_back(0);
-  return ops::make_map(std::move(program), {&from, 1}, {to});
-}
-
 class Widening {
  public:
   Widening(Graph& graph, bool sums_may_pend)
@@ -107,7 +100,7 @@ class Widening {
     const ValueId whole = new_value(rounded);
     sum.outputs.front() = whole;
     Node cast;
-    cast.op = make_cast(DType::float32, graph_.type(rounded).dtype);
+    cast.op = ops::make_cast(DType::float32, graph_.type(rounded).dtype);
     cast.inputs = {whole};
     cast.outputs = {rounded};
     cast.path = sum.path;

@@ -3,6 +3,13 @@
 
 namespace tessera::graph {
 
+Rule uncut_rule(std::span<const ValueType> inputs, std::span<const ValueType> outputs) {
+  Rule rule;
+  for (const ValueType& type : inputs) rule.operands.emplace_back(type.shape.rank(), '.');
+  for (const ValueType& type : outputs) rule.results.emplace_back(type.shape.rank(), '.');
+  return rule;
+}
+
 double Op::flops(const LocalCall& call) const {
   double elements = 0;
   for (const LocalTensor& output : call.outputs)

@@ -36,6 +36,7 @@ struct LocalTensor {
   Box box;
   DType dtype = DType::float32;
   const Shape& shape() const { return box.size; }
+  std::int64_t bytes() const { return box.elements() * static_cast<std::int64_t>(size_of(dtype)); }
 };
 
 /// One call of an op on one rank.
@@ -53,6 +54,9 @@ struct StepState {
 /// the order of the call. An empty part may be a null pointer.
 using Kernel = std::function<void(const void* const* inputs, void* const* outputs, void* workspace,
                                   const StepState& step)>;
+
+/// A rule by which nothing is cut: of ops that are made when placements are decided.
+Rule uncut_rule(std::span<const ValueType> inputs, std::span<const ValueType> outputs);
 
 /// What `gradient` gets. `output_gradients[i]` is kNoValue where no gradient arrives.
 struct GradientCall {

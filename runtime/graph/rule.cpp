@@ -46,7 +46,7 @@ std::string factors_of(const Rule& rule) {
   const auto collect = [&factors](const std::vector<std::string>& terms) {
     for (const std::string& term : terms) {
       for (const char c : term) {
-        if (c >= 'a' && c <= 'z' && factors.find(c) == std::string::npos) factors.push_back(c);
+        if (is_factor(c) && factors.find(c) == std::string::npos) factors.push_back(c);
       }
     }
   };

@@ -29,6 +29,9 @@ struct Rule {
 Rule parse_rule(std::string_view text, std::vector<std::uint32_t> linear = {});
 std::string to_string(const Rule& rule);
 
+/// Is this character of a term one that a mesh axis may cut?
+inline bool is_factor(char c) { return c >= 'a' && c <= 'z'; }
+
 /// Factors (lower-case letters) of a rule in order of first appearance.
 std::string factors_of(const Rule& rule);
 

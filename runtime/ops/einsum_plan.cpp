@@ -5,14 +5,13 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "kernels/workspace.h"
 
 namespace tessera::ops {
 namespace {
 
 using kernels::MatmulOperand;
 using kernels::StridedCopy;
-
-constexpr std::int64_t kAlignment = 64;
 
 bool has(const std::string& letters, char letter) {
   return letters.find(letter) != std::string::npos;
@@ -155,7 +154,7 @@ class Planner {
     const std::int64_t place = plan_.workspace_bytes;
     const std::int64_t bytes =
         term.shape.elements() * static_cast<std::int64_t>(size_of(term.dtype));
-    plan_.workspace_bytes += (bytes + kAlignment - 1) / kAlignment * kAlignment;
+    plan_.workspace_bytes += kernels::aligned(bytes);
     return place;
   }
 

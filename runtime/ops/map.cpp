@@ -149,6 +149,13 @@ std::shared_ptr<const MapOp> make_map(kernels::MapProgram program, std::span<con
   return std::make_shared<const MapOp>(std::move(program), std::move(results));
 }
 
+std::shared_ptr<const MapOp> make_cast(DType from, DType to) {
+  MapProgram program;
+  program.steps.push_back({MapCode::copy, {}});
+  program.results.push_back(0);
+  return make_map(std::move(program), {&from, 1}, {to});
+}
+
 MapOp::MapOp(kernels::MapProgram program, std::vector<DType> results, bool stops_gradient)
     : program_(std::move(program)), results_(std::move(results)), stops_gradient_(stops_gradient) {
   check(results_.size() == program_.results.size() && !results_.empty(),

@@ -46,6 +46,8 @@ class MapOp final : public graph::Op {
 /// Makes an op; `program.wide` is set from the dtypes.
 std::shared_ptr<const MapOp> make_map(kernels::MapProgram program, std::span<const DType> operands,
                                       std::vector<DType> results);
+/// An op of the one step that casts.
+std::shared_ptr<const MapOp> make_cast(DType from, DType to);
 /// Does a program with these operands and results compute in float64?
 bool computes_wide(std::span<const DType> operands, std::span<const DType> results);
 

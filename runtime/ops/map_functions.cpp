@@ -111,7 +111,7 @@ SymbolicTensor cast(SymbolicTensor x, DType dtype) {
   if (const auto value = constant_of(x); value && is_floating(x.dtype()) && is_floating(dtype)) {
     return full(*x.builder, x.shape(), *value, dtype);
   }
-  return add_step({MapCode::copy, {input(0)}}, {{x}}, dtype);
+  return x.builder->add_one(make_cast(x.dtype(), dtype), {{x}});
 }
 
 SymbolicTensor stop_gradient(SymbolicTensor x) {

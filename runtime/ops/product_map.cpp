@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "kernels/matmul.h"
+#include "kernels/workspace.h"
 
 namespace tessera::ops {
 namespace {
@@ -18,17 +19,8 @@ using graph::LocalCall;
 using graph::LocalTensor;
 using graph::ValueType;
 
-constexpr std::int64_t kAlignment = 64;
 /// Panels of fewer rows than a register tile has waste part of it.
 constexpr std::int64_t kRowMultiple = 16;
-
-std::int64_t aligned(std::int64_t bytes) {
-  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
-}
-
-std::int64_t bytes_of(const LocalTensor& tensor) {
-  return tensor.box.elements() * static_cast<std::int64_t>(size_of(tensor.dtype));
-}
 
 /// The first `rows` rows of a tensor.
 LocalTensor first_rows(LocalTensor tensor, std::int64_t rows) {
@@ -42,7 +34,7 @@ bool has_rows(const LocalTensor& operand, const LocalTensor& result) {
 }
 
 std::int64_t bytes_of_row(const LocalTensor& tensor) {
-  return tensor.shape()[0] == 0 ? 0 : bytes_of(tensor) / tensor.shape()[0];
+  return tensor.shape()[0] == 0 ? 0 : tensor.bytes() / tensor.shape()[0];
 }
 
 /// Some rows of a product whose whole is `args`.
@@ -89,10 +81,7 @@ std::vector<ValueType> ProductMapOp::infer(std::span<const ValueType> inputs) co
 
 graph::Rule ProductMapOp::rule(std::span<const ValueType> inputs,
                                std::span<const ValueType> outputs) const {
-  graph::Rule whole;
-  for (const ValueType& type : inputs) whole.operands.emplace_back(type.shape.rank(), '.');
-  for (const ValueType& type : outputs) whole.results.emplace_back(type.shape.rank(), '.');
-  return whole;
+  return graph::uncut_rule(inputs, outputs);
 }
 
 std::vector<graph::ValueId> ProductMapOp::gradient(const graph::GradientCall& call) const {
@@ -119,12 +108,12 @@ ProductMapOp::Panels ProductMapOp::panels_of(const Calls& calls) const {
   const LocalTensor& result = calls.product.outputs[0];
   Panels panels;
   panels.rows = panels.panel = result.shape().empty() ? 1 : result.shape()[0];
-  panels.panel_bytes = bytes_of(result);
+  panels.panel_bytes = result.bytes();
   if (!has_panels(*product_, calls.product)) {
     panels.workspace_bytes = product_->workspace_bytes(calls.product);
     return panels;
   }
-  const std::int64_t count = std::max<std::int64_t>(bytes_of(result) / panel_bytes_, 1);
+  const std::int64_t count = std::max<std::int64_t>(result.bytes() / panel_bytes_, 1);
   const std::int64_t even = (panels.rows + count - 1) / count;
   panels.panel = std::min((even + kRowMultiple - 1) / kRowMultiple * kRowMultiple, panels.rows);
   panels.whole = false;
@@ -139,7 +128,7 @@ double ProductMapOp::flops(const LocalCall& call) const {
 
 std::int64_t ProductMapOp::workspace_bytes(const LocalCall& call) const {
   const Panels panels = panels_of(calls_of(call));
-  return aligned(panels.panel_bytes) + panels.workspace_bytes;
+  return kernels::aligned(panels.panel_bytes) + panels.workspace_bytes;
 }
 
 bool ProductMapOp::may_overwrite(std::size_t output, std::size_t input) const {
@@ -155,12 +144,6 @@ namespace {
 struct PanelKernels {
   kernels::MatmulKernel product;
   kernels::MapKernel map;
-};
-
-/// An operand or result of the map that moves on by some bytes a row; 0: the same for all rows.
-struct Walk {
-  std::size_t index = 0;
-  std::int64_t row_bytes = 0;
 };
 
 template <typename Device>
@@ -190,7 +173,8 @@ struct ProductMapOp::Run {
   std::int64_t row_bytes = 0;  // of the product's first operand
   std::size_t own = 2;         // operands of the product
   std::size_t operand = 0;
-  std::vector<Walk> inputs;  // of the map, the product left out: index among the call's operands
+  // Bytes of a row of the map's operands and results; 0: the same for all rows.
+  std::vector<std::int64_t> inputs;
   std::vector<std::int64_t> outputs;
   // Reused by every call: kernels are not reentrant.
   std::vector<const void*> in;
@@ -202,19 +186,15 @@ struct ProductMapOp::Run {
       PanelKernels& kernels = rows - row < panel_rows ? last : panel;
       kernels.product(a + row * row_bytes, operands[1], own == 3 ? operands[2] : nullptr, workspace,
                       nullptr);
-      for (std::size_t i = 0; i < in.size(); ++i) {
-        in[i] = i == operand ? workspace : at(operands, i, row);
+      for (std::size_t i = 0, next = own; i < in.size(); ++i) {
+        in[i] = i == operand ? workspace
+                             : static_cast<const std::byte*>(operands[next++]) + row * inputs[i];
       }
       for (std::size_t o = 0; o < out.size(); ++o) {
         out[o] = static_cast<std::byte*>(results[o]) + row * outputs[o];
       }
       kernels.map(in.data(), out.data());
     }
-  }
-
-  const void* at(const void* const* operands, std::size_t map_operand, std::int64_t row) const {
-    const Walk& walk = inputs[map_operand];
-    return static_cast<const std::byte*>(operands[walk.index]) + row * walk.row_bytes;
   }
 };
 
@@ -223,7 +203,7 @@ graph::Kernel ProductMapOp::prepare(const LocalCall& call, const kernels::Device
   const Panels panels = panels_of(calls);
   const std::size_t own = product_operands();
   if (panels.whole) {
-    const std::int64_t skip = aligned(panels.panel_bytes);
+    const std::int64_t skip = kernels::aligned(panels.panel_bytes);
     std::vector<const void*> in(calls.map.inputs.size());
     return
         [product = product_->prepare(calls.product, device), map = map_->prepare(calls.map, device),
@@ -254,11 +234,8 @@ graph::Kernel ProductMapOp::prepare(const LocalCall& call, const kernels::Device
       plan.product.a.row * static_cast<std::int64_t>(size_of(calls.product.inputs[0].dtype));
   run.own = own;
   run.operand = operand_;
-  std::size_t next = own;
-  for (std::size_t i = 0; i < calls.map.inputs.size(); ++i) {
-    const LocalTensor& tensor = calls.map.inputs[i];
-    const std::size_t index = i == operand_ ? 0 : next++;
-    run.inputs.push_back({index, has_rows(tensor, result) ? bytes_of_row(tensor) : 0});
+  for (const LocalTensor& tensor : calls.map.inputs) {
+    run.inputs.push_back(has_rows(tensor, result) ? bytes_of_row(tensor) : 0);
   }
   for (const LocalTensor& tensor : call.outputs) run.outputs.push_back(bytes_of_row(tensor));
   run.in.resize(calls.map.inputs.size());

@@ -1,3 +1,4 @@
+// The table of callbacks.
 #include "runtime/train/callbacks.h"
 
 #include <fmt/format.h>
@@ -6,6 +7,7 @@
 
 #include "base/arguments.h"
 #include "runtime/train/callback_families.h"
+#include "runtime/train/named_entry.h"
 
 namespace tessera::train {
 namespace {
@@ -26,11 +28,7 @@ constexpr std::array<Entry, 6> kCallbacks{{
 
 }  // namespace
 
-std::vector<std::string> callback_classes() {
-  std::vector<std::string> names;
-  for (const Entry& entry : kCallbacks) names.emplace_back(entry.name);
-  return names;
-}
+std::vector<std::string> callback_classes() { return class_names<Entry>(kCallbacks); }
 
 std::unique_ptr<Callback> make_callback(const json::Value& value, const std::string& path,
                                         json::Problems& problems) {

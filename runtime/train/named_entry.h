@@ -12,6 +12,14 @@
 
 namespace tessera::train {
 
+/// The classes of a table, as Keras spells them.
+template <typename Entry>
+std::vector<std::string> class_names(std::span<const Entry> table) {
+  std::vector<std::string> names;
+  for (const Entry& entry : table) names.emplace_back(entry.name);
+  return names;
+}
+
 /// The entry whose `name` (class) or `alias` (snake case; may be null) is the identifier's; else
 /// nullptr, and the problem `unknown <noun> "x"; did you mean "y"?`. Silent where the identifier
 /// was not readable: that was reported already.

@@ -122,8 +122,7 @@ std::unique_ptr<Optimizer> read_loss_scale(const json::Value& value,
 }  // namespace
 
 std::vector<std::string> optimizer_classes() {
-  std::vector<std::string> names;
-  for (const Entry& entry : kOptimizers) names.emplace_back(entry.name);
+  std::vector<std::string> names = class_names<Entry>(kOptimizers);
   names.emplace_back("LossScaleOptimizer");
   return names;
 }

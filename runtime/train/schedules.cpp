@@ -210,11 +210,7 @@ constexpr Entry kSchedules[] = {
 
 }  // namespace
 
-std::vector<std::string> schedule_classes() {
-  std::vector<std::string> names;
-  for (const Entry& entry : kSchedules) names.emplace_back(entry.name);
-  return names;
-}
+std::vector<std::string> schedule_classes() { return class_names<Entry>(kSchedules); }
 
 std::unique_ptr<Schedule> make_schedule(const json::Value& value, const std::string& path,
                                         json::Problems& problems) {

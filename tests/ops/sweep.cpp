@@ -66,7 +66,7 @@ std::string check_terms(const std::vector<std::string>& terms,
   for (std::size_t i = 0; i < terms.size(); ++i) {
     if (terms[i].size() != types[i].shape.rank()) return "a term of the rule has a wrong length";
     std::string letters = terms[i];
-    std::erase_if(letters, [](char c) { return c < 'a' || c > 'z'; });
+    std::erase_if(letters, [](char c) { return !graph::is_factor(c); });
     std::sort(letters.begin(), letters.end());
     if (std::adjacent_find(letters.begin(), letters.end()) != letters.end()) {
       return "a factor stands twice in one term of the rule";

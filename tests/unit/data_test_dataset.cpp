@@ -2,6 +2,7 @@
 #include <catch2/catch.hpp>
 
 #include "runtime/data/dataset.h"
+#include "tests/support/json.h"
 #include "tests/unit/io_files.h"
 
 using Catch::Matchers::Contains;
@@ -14,13 +15,6 @@ namespace {
 
 constexpr auto kData = Error::Kind::data;
 using Values = std::vector<double>;
-
-json::Value parse(const std::string& text) {
-  json::Problems problems;
-  json::Value value = json::parse(text, "c.json", problems);
-  problems.throw_if_any();
-  return value;
-}
 
 Expected one_input() { return {{{"x", {2}, 0}}, {{"out", {1}, 0}}, true}; }
 Expected two_inputs() {

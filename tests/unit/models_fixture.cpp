@@ -8,6 +8,7 @@
 #include <set>
 
 #include "models/layer_table.h"
+#include "tests/support/json.h"
 #include "tests/unit/models_json.h"
 
 namespace tessera::models::test {
@@ -48,12 +49,7 @@ bool is_supported(const Case& one) {
 
 }  // namespace
 
-json::Value parse(const std::string& text) {
-  json::Problems problems;
-  json::Value value = json::parse(text, "model.json", problems);
-  problems.throw_if_any();
-  return value;
-}
+json::Value parse(const std::string& text) { return testing::parse(text, "model.json"); }
 
 Loaded::Loaded(const json::Value& value, const std::string& policy) {
   json::Problems problems;

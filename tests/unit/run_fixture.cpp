@@ -16,13 +16,6 @@ namespace tessera::train::test {
 
 using graph::SymbolicTensor;
 
-json::Value parse(const std::string& text) {
-  json::Problems problems;
-  json::Value value = json::parse(text, "c.json", problems);
-  problems.throw_if_any();
-  return value;
-}
-
 namespace {
 
 graph::VariableId declare(graph::VariableTable& table, const layouts::Distribution& distribution,

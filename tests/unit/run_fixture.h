@@ -11,10 +11,11 @@
 #include "runtime/train/callbacks.h"
 #include "runtime/train/fit.h"
 #include "runtime/train/session.h"
+#include "tests/support/json.h"
 
 namespace tessera::train::test {
 
-json::Value parse(const std::string& text);
+using testing::parse;
 
 /// A session of tanh(x up + bias) -> dropout -> down on all ranks of a world, compiled.
 class Net {

@@ -6,6 +6,7 @@
 #include "runtime/ops/ops.h"
 #include "runtime/train/metrics.h"
 #include "tests/support/interpreter.h"
+#include "tests/support/json.h"
 #include "tests/unit/train_metric_cases.h"
 
 using Catch::Matchers::Contains;
@@ -17,12 +18,7 @@ using testing::Interpreter;
 
 namespace {
 
-json::Value parse(const std::string& text) {
-  json::Problems problems;
-  json::Value value = json::parse(text, "config.json", problems);
-  problems.throw_if_any();
-  return value;
-}
+json::Value parse(const std::string& text) { return testing::parse(text, "config.json"); }
 
 std::unique_ptr<Metric> make(const std::string& config, const Data& y_true, const Data& y_pred) {
   json::Problems problems;

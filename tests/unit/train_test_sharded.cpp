@@ -10,6 +10,7 @@
 #include "runtime/train/step.h"
 #include "runtime/train/weight_rules.h"
 #include "tests/support/interpreter.h"
+#include "tests/support/json.h"
 #include "tests/support/simulator.h"
 
 using namespace tessera;
@@ -21,18 +22,12 @@ using layouts::LayoutAxes;
 using layouts::LayoutMap;
 using layouts::Mesh;
 using testing::Interpreter;
+using testing::parse;
 using testing::Simulator;
 
 namespace {
 
 constexpr std::int64_t kBatch = 7;  // uneven over 2 and 3 ranks
-
-json::Value parse(const std::string& text) {
-  json::Problems problems;
-  json::Value value = json::parse(text, "c.json", problems);
-  problems.throw_if_any();
-  return value;
-}
 
 /// Values between -1 and 1 that look irregular and are the same everywhere.
 std::vector<double> pattern(std::int64_t count, int salt) {

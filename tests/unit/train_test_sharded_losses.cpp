@@ -5,6 +5,7 @@
 #include "runtime/ops/gradients.h"
 #include "runtime/ops/ops.h"
 #include "runtime/train/metrics.h"
+#include "tests/support/json.h"
 #include "tests/support/simulator.h"
 #include "tests/unit/train_loss_cases.h"
 #include "tests/unit/train_metric_cases.h"
@@ -18,12 +19,7 @@ using testing::Simulator;
 
 namespace {
 
-json::Value parse(const std::string& text) {
-  json::Problems problems;
-  json::Value value = json::parse(text, "config.json", problems);
-  problems.throw_if_any();
-  return value;
-}
+json::Value parse(const std::string& text) { return testing::parse(text, "config.json"); }
 
 Approx near_to(double value) { return Approx(value).epsilon(3e-5).margin(3e-6); }
 

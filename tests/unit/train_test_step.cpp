@@ -8,6 +8,7 @@
 #include "runtime/train/step.h"
 #include "runtime/train/weight_rules.h"
 #include "tests/support/interpreter.h"
+#include "tests/support/json.h"
 
 using Catch::Matchers::Contains;
 using namespace tessera;
@@ -16,15 +17,9 @@ using layouts::Distribution;
 using layouts::Mesh;
 using layouts::Placement;
 using testing::Interpreter;
+using testing::parse;
 
 namespace {
-
-json::Value parse(const std::string& text) {
-  json::Problems problems;
-  json::Value value = json::parse(text, "c.json", problems);
-  problems.throw_if_any();
-  return value;
-}
 
 /// y = x w (+ frozen), with one output or two equal ones.
 struct Linear {

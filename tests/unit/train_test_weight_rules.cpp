@@ -7,6 +7,7 @@
 #include "runtime/ops/ops.h"
 #include "runtime/train/weight_rules.h"
 #include "tests/support/interpreter.h"
+#include "tests/support/json.h"
 
 using Catch::Matchers::Contains;
 using namespace tessera;
@@ -15,12 +16,7 @@ using Kind = graph::Initializer::Kind;
 
 namespace {
 
-json::Value parse(const std::string& text) {
-  json::Problems problems;
-  json::Value value = json::parse(text, "m.json", problems);
-  problems.throw_if_any();
-  return value;
-}
+json::Value parse(const std::string& text) { return testing::parse(text, "m.json"); }
 
 graph::Initializer initializer(const std::string& text, const Shape& shape, FanAxes axes = {}) {
   json::Problems problems;

@@ -4,27 +4,17 @@
 #include <cmath>
 #include <set>
 
+#include "tests/support/json.h"
 #include "trainer/config_table.h"
 
 using Catch::Matchers::Contains;
 using Catch::Matchers::Equals;
 using namespace tessera;
 using namespace tessera::trainer;
+using testing::lines_of;
+using testing::parse;
 
 namespace {
-
-json::Value parse(const std::string& text) {
-  json::Problems problems;
-  json::Value value = json::parse(text, "c.json", problems);
-  problems.throw_if_any();
-  return value;
-}
-
-std::string lines_of(const json::Problems& problems) {
-  std::string lines;
-  for (const json::Problem& problem : problems.list()) lines += to_string(problem) + "\n";
-  return lines;
-}
 
 std::string problems_of(const json::Value& config) {
   json::Problems problems;

@@ -5,27 +5,17 @@
 
 #include "api/checks.h"
 #include "base/json.h"
+#include "tests/support/json.h"
 #include "trainer/config_reference.h"
 #include "trainer/config_table.h"
 
 using Catch::Matchers::Contains;
 using namespace tessera;
 using namespace tessera::trainer;
+using testing::lines_of;
+using testing::parse;
 
 namespace {
-
-json::Value parse(const std::string& text) {
-  json::Problems problems;
-  json::Value value = json::parse(text, "c.json", problems);
-  problems.throw_if_any();
-  return value;
-}
-
-std::string lines_of(const json::Problems& problems) {
-  std::string lines;
-  for (const json::Problem& problem : problems.list()) lines += to_string(problem) + "\n";
-  return lines;
-}
 
 /// {"path": ..., ...}: the examples of all keys of a format or class, less the key `without`.
 std::string examples(const std::vector<NestedKey>& keys, std::string_view of,
