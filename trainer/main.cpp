@@ -2,10 +2,12 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <chrono>
 #include <cstdio>
 #include <exception>
 #include <functional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "api/checks.h"
@@ -175,6 +177,8 @@ class CommandLine {
   static int usage(const std::string& message) {
     print_once(stderr,
                fmt::format("trainer: error: {}\nRun trainer --help for what there is.\n", message));
+    // The launcher ends rank 0, too, as soon as one rank fails: it must have spoken before.
+    if (launched_rank() != 0) std::this_thread::sleep_for(std::chrono::milliseconds(300));
     return kUsage;
   }
 
