@@ -1,5 +1,6 @@
 """Times Tessera and its peers for scripts/bench: every entry once a round, in turn; medians over the rounds."""
 import argparse
+import hashlib
 import json
 import os
 import platform
@@ -44,7 +45,7 @@ class MemoryWatch(threading.Thread):
         self.pid, self.peaks, self.over = pid, {}, threading.Event()
 
     def run(self):
-        while not self.over.wait(0.01):
+        while not self.over.wait(0.2):  # what is read is a peak; reading it often takes time from the ranks
             for pid in [self.pid, *descendants(self.pid)]:
                 try:
                     text = Path(f"/proc/{pid}/status").read_text()
@@ -60,7 +61,8 @@ class MemoryWatch(threading.Thread):
 
 
 def trainer(config, ranks, settings, folder, wait_for_step=False):
-    """Runs the trainer: seconds of each epoch by step, seconds to the first step's line, whole seconds, peak MB."""
+    """Runs the trainer: ms a step of each epoch and of each step that was written down (both without the first epoch, which
+    holds the first touch of memory and files), seconds to the first step's line, whole seconds, peak MB."""
     command = ["mpirun", "-np", str(ranks)] if ranks > 1 else []
     command += [str(TRAINER), "--config", str(CONFIGS / config), "--output", str(folder), "--overwrite"]
     command += [word for key, value in settings.items() for word in ("--set", f"{key}={json.dumps(value)}")]
@@ -80,23 +82,27 @@ def trainer(config, ranks, settings, folder, wait_for_step=False):
     whole = time.perf_counter() - start
     if status != 0:
         sys.exit(f"bench: {' '.join(command)}: exit status {status}")
-    epochs = [event for line in log.read_text().splitlines() if (event := json.loads(line))["event"] == "epoch"]
+    events = [json.loads(line) for line in log.read_text().splitlines()]
+    epochs = [event for event in events if event["event"] == "epoch"]
     steps = epochs[0]["step"]
-    return {"ms": [1e3 * epoch["seconds"] / steps for epoch in epochs], "first": first, "whole": whole,
-            "memory": None if wait_for_step else watch.total() or None}
+    return {"epochs": [1e3 * epoch["seconds"] / steps for epoch in epochs[1:]],
+            "steps": [1e3 * event["seconds"] for event in events if event["event"] == "step" and event["epoch"] > 1],
+            "first": first, "whole": whole, "memory": None if wait_for_step else watch.total() or None}
 
 
 def ours(config, ranks, steps, epochs, dtype="float32"):
     """One measurement: steady time and memory from a long run, start-up and whole time from short ones."""
     batch = 16 if config == "w1.json" else 256
     settings = {"data.train.samples": batch * steps, "fit.epochs": epochs + 1, "dtype_policy": dtype}
+    if config != "w1.json":
+        settings["output.log_steps"] = 1
     with tempfile.TemporaryDirectory() as folder:
         steady = trainer(config, ranks, settings, folder)
         short = {"data.train.samples": batch, "fit.epochs": 1, "output.log_steps": 1, "dtype_policy": dtype}
         started = trainer(config, ranks, short, folder, wait_for_step=True)
         whole = trainer(config, ranks, {"dtype_policy": dtype}, folder)["whole"] if config == "w1.json" else None
-    # The first epoch holds the first touch of memory and files.
-    ms = statistics.median(steady["ms"][1:])
+    # As the peers' scripts count: PyTorch's times single steps; a step of W1 is too short for that.
+    ms = statistics.median(steady["epochs"] if config == "w1.json" else steady["steps"])
     return {"ms": ms, "samples": 1e3 * batch / ms, "memory": steady["memory"], "start": started["first"], "whole": whole}
 
 
@@ -146,14 +152,26 @@ def entries(options):
 
 
 def measure(options):
-    """Figures of every round: (work, system, configuration) -> one per round, None where it failed."""
-    todo, results = entries(options), {}
+    """Figures of every round: (work, system, configuration) -> one per round, None where it failed. Rounds are added to
+    those of the same trainer in options.results, whole ones only: measuring can be stopped, and gone on with when the
+    machine is idle."""
+    todo, file = entries(options), Path(options.results)
+    trainer_hash = hashlib.sha256(TRAINER.read_bytes()).hexdigest()
+    known = json.loads(file.read_text()) if file.exists() else {}
+    rounds = known["rounds"] if known.get("trainer") == trainer_hash else []
     for turn in range(options.rounds):
+        figures = []
         for work, system, name, function in todo:
             print(f"round {turn + 1} of {options.rounds}: {work}, {system}, {name}", end=" ", flush=True)
             got = function()
             print(f"{got['ms']:.4f} ms a step" if got else "failed", flush=True)
-            results.setdefault((work, system, name), []).append(got)
+            figures.append([work, system, name, got])
+        rounds.append(figures)
+        file.write_text(json.dumps({"trainer": trainer_hash, "rounds": rounds}))
+    results = {}
+    for turn, figures in enumerate(rounds):
+        for *key, got in figures:
+            results.setdefault(tuple(key), [None] * len(rounds))[turn] = got
     return results
 
 
@@ -168,6 +186,10 @@ def medians(results):
     return found
 
 
+def rounds_of(results):
+    return max(len(rounds) for rounds in results.values())
+
+
 def least(results, turn, field, work, systems, kind):
     """The least of a field in one round among the entries of some systems, of a kind of configuration."""
     values = [rounds[turn].get(field) for (w, system, name), rounds in results.items()
@@ -175,16 +197,16 @@ def least(results, turn, field, work, systems, kind):
     return min((v for v in values if v is not None), default=None)
 
 
-def ratio(results, field, work, kind, rounds, peers_work=None, system=None):
-    """Median over the rounds of the best peer's figure by Tessera's best, of a kind of configuration."""
+def ratios(results, field, work, kind, peers_work=None, system=None):
+    """Of every round, the best peer's figure by Tessera's best, of a kind of configuration."""
     peers = [system] if system else ["Keras-JAX", "PyTorch"]
     found = []
-    for turn in range(rounds):
+    for turn in range(rounds_of(results)):
         theirs = least(results, turn, field, peers_work or work, peers, kind)
         own = least(results, turn, field, work, ["Tessera"], kind)
         if theirs and own:
             found.append(theirs / own)
-    return statistics.median(found) if found else None
+    return found
 
 
 RATIOS = [  # what, field, work of ours, kind of configuration, work of the peers, one system
@@ -204,12 +226,12 @@ RATIOS = [  # what, field, work of ours, kind of configuration, work of the peer
 ]
 
 
-def ratio_lines(options, results):
-    lines = ["| what | best peer / Tessera |", "| --- | --- |"]
+def ratio_lines(results):
+    lines = ["| what | best peer / Tessera | least and most of a round |", "| --- | --- | --- |"]
     for what, field, work, kind, peers_work, system in RATIOS:
-        value = ratio(results, field, work, kind, options.rounds, peers_work, system)
-        if value is not None:
-            lines.append(f"| {what} | {value:.2f} |")
+        found = ratios(results, field, work, kind, peers_work, system)
+        if found:
+            lines.append(f"| {what} | {statistics.median(found):.2f} | {min(found):.2f} to {max(found):.2f} |")
     return lines if len(lines) > 2 else []
 
 
@@ -269,13 +291,13 @@ def report(options, rounds):
     lines = ["# Benchmarks", "",
              f"Written by `{' '.join(['scripts/bench', *sys.argv[1:]])}` on {time.strftime('%Y-%m-%d')}: "
              f"{cpu.group(1) if cpu else platform.machine()}, {cores} cores ({', '.join(extras)}). "
-             f"Medians of {options.rounds} rounds in which all entries were run in turn, {options.epochs} epochs of "
+             f"Medians of {rounds_of(rounds)} rounds in which all entries were run in turn, {options.epochs} epochs of "
              f"{options.steps} steps each ({W1_STEPS * options.steps} of W1; PyTorch: one epoch).",
              "", f"Peers: {', '.join(versions) or 'none were installed'}."]
-    if ratios := ratio_lines(options, rounds):
+    if compared := ratio_lines(rounds):
         lines += ["", "## Against the best peer", "",
                   "Above 1 Tessera is faster or smaller. Each figure is the median over the rounds of the ratio within a round.",
-                  "", *ratios]
+                  "", *compared]
     gemm = products(cores)
     peak = max((alone for (_, dtype, _), (_, alone) in gemm.items() if dtype == "f32"), default=None)
     for work in dict.fromkeys(key[0] for key in results):
@@ -295,13 +317,15 @@ def main():
     parser = argparse.ArgumentParser(prog="scripts/bench", description=__doc__)
     parser.add_argument("--steps", type=int, default=8, help="steps of an epoch")
     parser.add_argument("--epochs", type=int, default=5, help="timed epochs, after one that is not")
-    parser.add_argument("--rounds", type=int, default=3, help="how often every entry is measured")
+    parser.add_argument("--rounds", type=int, default=3, help="how often every entry is measured; 0 writes what there is")
     parser.add_argument("--only", choices=["W1", "W2"])
     parser.add_argument("--output", default="docs/benchmarks.md")
+    parser.add_argument("--results", default=str(BUILD / "bench.json"), help="rounds so far; new ones are added to them")
     options = parser.parse_args()
-    if min(options.steps, options.epochs, options.rounds) < 1:
-        parser.error("--steps, --epochs and --rounds must be at least 1")
-    report(options, measure(options))
+    if min(options.steps, options.epochs) < 1 or options.rounds < 0:
+        parser.error("--steps and --epochs must be at least 1, --rounds at least 0")
+    if results := measure(options):
+        report(options, results)
 
 
 if __name__ == "__main__":
