@@ -37,7 +37,9 @@ void convert(DType from, DType to, const void* source, void* target, std::int64_
 
 /// Is it one for own loops? Also where there is nothing to multiply.
 bool is_small(const MatmulArgs& args) {
-  return batch_size(args) * args.m * args.n * args.k <= kSmallProduct;
+  const auto work = static_cast<double>(batch_size(args)) * static_cast<double>(args.m) *
+                    static_cast<double>(args.n) * static_cast<double>(args.k);
+  return work <= static_cast<double>(kSmallProduct);
 }
 
 /// Dtypes in which the product is computed; operands in others are converted.

@@ -40,6 +40,7 @@ std::unique_ptr<Callback> make_callback(const json::Value& value, const std::str
     json::Arguments arguments(*identifier.config, path + ".config", problems);
     std::unique_ptr<Callback> callback = entry.make(arguments);
     arguments.finish();
+    if (callback) callback->set_class_name(entry.name);
     return problems.list().size() == before ? std::move(callback) : nullptr;
   }
   const std::vector<std::string> names = callback_classes();

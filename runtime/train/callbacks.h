@@ -52,6 +52,9 @@ struct BatchEvent {
 class Callback {
  public:
   virtual ~Callback() = default;
+  /// Name of its class in a config; empty for those that no config names.
+  const std::string& class_name() const { return class_name_; }
+  void set_class_name(std::string_view name) { class_name_ = name; }
   /// True when on_batch_end needs BatchEvent::loss (read after each step).
   virtual bool needs_batch_loss() const { return false; }
   virtual void on_train_begin(FitContext& /*context*/) {}
@@ -67,6 +70,9 @@ class Callback {
   virtual bool saves_state() const { return false; }
   /// Weights that it keeps aside, part of its memory; nullptr: none.
   virtual WeightsCopy* kept_weights() { return nullptr; }
+
+ private:
+  std::string class_name_;
 };
 
 /// Directions of metrics for mode "auto".

@@ -129,7 +129,10 @@ void write_state(const fs::path& folder, FitContext& context, FirstRank& first) 
 
 json::Value training_json(const FitContext& context) {
   std::vector<json::Value> callbacks;
-  for (const Callback* callback : context.callbacks) callbacks.push_back(callback->state());
+  for (const Callback* callback : context.callbacks) {
+    callbacks.push_back(json::make_object(
+        {{"class_name", json::make(callback->class_name())}, {"state", callback->state()}}));
+  }
   const FitPosition& at = context.position;
   return json::make_object({{"format", json::make("tessera-checkpoint")},
                             {"version", json::make(std::int64_t{1})},
@@ -259,6 +262,23 @@ void load_checkpoint(const std::string& folder, FitContext& context) {
                 fmt::format("{}: holds the state of {} callbacks, this run has {}", file,
                             states.size(), context.callbacks.size()));
   }
+  for (std::size_t i = 0; i < states.size(); ++i) {
+    const json::Value* saved = states[i].find("class_name");
+    const std::string& name = context.callbacks[i]->class_name();
+    if (saved == nullptr || saved->kind != json::Kind::string ||
+        states[i].find("state") == nullptr) {
+      throw Error(Error::Kind::weights,
+                  fmt::format("{}: callback {}: \"class_name\" or \"state\" is missing or of the "
+                              "wrong type",
+                              file, i));
+    }
+    if (saved->string != name) {
+      throw Error(Error::Kind::weights,
+                  fmt::format("{}: callback {} is \"{}\", in this run it is \"{}\": resume with the "
+                              "callbacks of the run that was cut",
+                              file, i, saved->string, name));
+    }
+  }
   const std::int64_t sample = integer_from(training, "sample");
   if (sample > context.samples) {
     throw Error(Error::Kind::weights,
@@ -271,7 +291,8 @@ void load_checkpoint(const std::string& folder, FitContext& context) {
                       integer_from(training, "pass")};
   context.stop = training.find("stop")->boolean;
   for (std::size_t i = 0; i < states.size(); ++i) {
-    if (!states[i].is_null()) context.callbacks[i]->restore(states[i]);
+    const json::Value& state = *states[i].find("state");
+    if (!state.is_null()) context.callbacks[i]->restore(state);
   }
 }
 

@@ -274,6 +274,9 @@ TEST_CASE("a damaged checkpoint is an error that names the file") {
              Contains("23 samples") && Contains("22"));
   CHECK_THAT(message(training, state, {.seed = 8}), Contains("seed 7, this run has seed 8"));
   CHECK_THAT(message(training, state, {.extra_callbacks = 1}), Contains("callbacks, this run has"));
+  CHECK_THAT(message(changed("\"EarlyStopping\"", "\"CSVLogger\""), state),
+             Contains("callback 0 is \"CSVLogger\", in this run it is \"EarlyStopping\""));
+  CHECK_THAT(message(changed("\"class_name\":", "\"other\":"), state), Contains("callback 0"));
   CHECK_THAT(message(training, state, {.rows = 9}), Contains("samples"));
 
   for (std::size_t size = 0; size < state.size(); size += size < 12 ? 1 : state.size() / 9)
