@@ -218,7 +218,11 @@ void Arguments::finish(std::string_view noun) {
 
 Identifier read_identifier(const Value& value, const std::string& path, Problems& problems) {
   static const Value kNoConfig = make_object();
-  if (value.is_string()) return {value.string, &kNoConfig, &value};
+  const auto named = [&](const Value& name, const Value& config) -> Identifier {
+    if (name.string.empty()) problems.add(problem_at(name, path, "expected a name, got \"\""));
+    return {name.string, &config, &name};
+  };
+  if (value.is_string()) return named(value, kNoConfig);
   if (!value.is_object()) {
     problems.add(problem_at(value, path,
                             fmt::format("expected a name or an object with \"class_name\" and "
@@ -238,13 +242,13 @@ Identifier read_identifier(const Value& value, const std::string& path, Problems
   }
   // Keras writes a plain function as class "function" whose config is its name.
   if (name->string == "function" && config != nullptr && config->is_string()) {
-    return {config->string, &kNoConfig, config};
+    return named(*config, kNoConfig);
   }
   const bool usable = config != nullptr && config->is_object();
   if (config != nullptr && !config->is_object() && !config->is_null() && !config->is_string()) {
     arguments.problem(*config, "config", "expected an object");
   }
-  return {name->string, usable ? config : &kNoConfig, name};
+  return named(*name, usable ? *config : kNoConfig);
 }
 
 }  // namespace tessera::json

@@ -91,7 +91,7 @@ std::array<std::uint32_t, 4> random_words(std::uint64_t key, std::uint64_t step,
 }
 
 float random_uniform(std::uint64_t key, std::uint64_t step, std::uint64_t index) {
-  return static_cast<float>(random_words(key, step, index)[0] >> 8U) * 0x1p-24F;
+  return static_cast<float>(random_words(key, step, index / 4)[index % 4] >> 8U) * 0x1p-24F;
 }
 
 float random_normal(std::uint64_t key, std::uint64_t step, std::uint64_t index) {

@@ -18,11 +18,12 @@ std::array<std::uint32_t, 4> philox4x32(std::array<std::uint32_t, 4> counter,
 std::uint64_t stream_key(std::uint64_t seed, std::string_view purpose, std::string_view path);
 
 /// One draw of a stream. `step` tells repeated uses apart (training step, epoch), `index` is the
-/// global element index. All functions of one (key, step, index) start from the same four words.
+/// global element index. All functions but random_uniform start from the same four words.
 std::array<std::uint32_t, 4> random_words(std::uint64_t key, std::uint64_t step,
                                           std::uint64_t index);
 
-/// Uniform in [0, 1): 24 bits, exact in float32.
+/// Uniform in [0, 1): 24 bits, exact in float32. Word index % 4 of random_words(key, step, index / 4):
+/// one counter serves four neighbours.
 float random_uniform(std::uint64_t key, std::uint64_t step, std::uint64_t index);
 /// Standard normal (Box and Muller) in double, rounded to float.
 float random_normal(std::uint64_t key, std::uint64_t step, std::uint64_t index);

@@ -45,7 +45,7 @@ std::unique_ptr<Network> KerasModel::read_network(const std::string& path, DType
                                                   json::Problems& problems) const {
   json::Identifier identifier;
   const json::Value* class_name = json_.find("class_name");
-  if (class_name != nullptr && class_name->is_string()) {
+  if (class_name != nullptr && class_name->is_string() && !class_name->string.empty()) {
     // Beside it may stand what Keras says about itself: keras_version, backend, ...
     identifier = {class_name->string, nullptr, class_name};
   } else {

@@ -182,13 +182,22 @@ TEST_CASE("floats become integers towards zero, saturating") {
   }
 }
 
-TEST_CASE("uniform draws equal those of base, across the 32-bit border of the index") {
-  const std::uint64_t first = (std::uint64_t{1} << 32U) - 21;
-  std::vector<float> drawn(77);
+TEST_CASE("uniform draws equal those of base, from any index on, across the border of a word") {
+  const std::uint64_t key = 0x123456789ABCDEFU;
+  const std::uint64_t border = std::uint64_t{1} << 34U;  // four draws a counter
+  std::vector<float> drawn(600);
   for (const VectorLoops* loops : supported_vector_loops()) {
-    loops->uniform(0x123456789ABCDEFU, 5, first, drawn.data(), 77);
-    for (std::size_t i = 0; i < drawn.size(); ++i) {
-      REQUIRE(drawn[i] == random_uniform(0x123456789ABCDEFU, 5, first + i));
+    for (const std::uint64_t first : {std::uint64_t{0}, std::uint64_t{250}, border - 21}) {
+      for (std::uint64_t offset = 0; offset < 5; ++offset) {
+        for (const std::int64_t n : {0, 1, 2, 3, 4, 5, 8, 77, 255, 256, 257, 599}) {
+          std::fill(drawn.begin(), drawn.end(), -1.0F);
+          loops->uniform(key, 5, first + offset, drawn.data(), n);
+          for (std::size_t i = 0; i < static_cast<std::size_t>(n); ++i) {
+            REQUIRE(drawn[i] == random_uniform(key, 5, first + offset + i));
+          }
+          REQUIRE(drawn[static_cast<std::size_t>(n)] == -1.0F);
+        }
+      }
     }
   }
 }

@@ -43,6 +43,7 @@ TEST_CASE("problems of models name the layer and what is wrong") {
     std::string layer, shape, message;
   };
   const std::vector<Bad> table{
+      {layer("", "a"), "[null, 4]", "expected a name, got \"\""},
       {layer("Dense", "a"), "[null, 4]", "missing key \"units\""},
       {layer("Dense", "a", "\"units\": 0"), "[null, 4]", "from 1 to"},
       {layer("Dense", "a", R"("units": 3, "activation": "rellu")"), "[null, 4]",
@@ -152,7 +153,8 @@ TEST_CASE("graphs that cannot be are problems") {
 
 TEST_CASE("things that are no model are problems") {
   for (const std::string text :
-       {"7", "[]", "{}", R"({"class_name": 3})", R"({"class_name": "Dense", "config": {}})",
+       {"7", "[]", "{}", R"({"class_name": 3})", R"({"class_name": ""})",
+        R"({"class_name": "", "config": {"layers": []}})", R"({"class_name": "Dense", "config": {}})",
         R"({"class_name": "Sequential"})", R"({"class_name": "Sequential", "config": {}})",
         R"({"class_name": "Sequential", "config": {"name": "m", "layers": []}})",
         R"({"class_name": "Sequential", "config": {"name": "m", "layers": [7]}})",
