@@ -188,7 +188,7 @@ TEST_CASE("damaged sections: where and why") {
       {"\"DataParalel\"",
        {"c.json:1:1: error: distribution: unknown distribution \"DataParalel\"; "
         "did you mean \"DataParallel\""}},
-      {"\"\"", {"c.json:1:1: error: distribution: unknown distribution \"\""}},
+      {"\"\"", {"c.json:1:1: error: distribution: expected a name, got \"\""}},
       {R"({"class_name": "Pipeline", "config": {}})",
        {"c.json:1:16: error: distribution.class_name: unknown distribution \"Pipeline\""}},
       {R"({"class_nam": "DataParallel"})",
