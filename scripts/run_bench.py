@@ -278,6 +278,7 @@ def table(work, results, peak):
     return lines
 
 
+NOTES = "<!-- Written by hand from here on; scripts/bench keeps it. -->"
 ABOUT = {
     "W1": "Dense(4 to 1), batch 16, SGD, binary cross-entropy, accuracy: a step that is all overhead. \"Whole run\" is "
           "4 epochs of 8 steps, from the start of the process (of `mpirun`, on 2 ranks) to its end.",
@@ -314,7 +315,9 @@ def report(options, rounds):
     lines += ["", "The share of the GEMM peak in the tables above is a step's arithmetic per second by the best float32 figure of "
               "oneDNN here.", "", "## Planning", "",
               f"`trainer plan` of W2 on 1,024 ranks (mesh 512 x 2): {plan_seconds():.3f} s, start of the process included."]
-    Path(ROOT / options.output).write_text("\n".join(lines) + "\n")
+    output = Path(ROOT / options.output)
+    notes = output.read_text().partition(NOTES)[2] if output.exists() else "\n"
+    output.write_text("\n".join(lines) + f"\n\n{NOTES}{notes}")
     print(f"wrote {options.output}")
 
 
