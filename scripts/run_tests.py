@@ -55,16 +55,12 @@ def counted(tally, name, output, status):
     tally.add(name, passed, failed or int(status != 0), "\n".join(lines))
 
 
-def configure(folder, options=()):
-    if not (ROOT / folder / "build.ninja").exists():
-        subprocess.run(["meson", "setup", str(folder), "--buildtype=release", *options], cwd=ROOT, check=True,
-                       stdout=subprocess.DEVNULL)
-
-
 def build(folder, targets=()):
     """Builds targets, or all."""
     print(f"building {folder}", flush=True)
-    configure(folder)
+    if not (ROOT / folder / "build.ninja").exists():
+        subprocess.run(["meson", "setup", str(folder), "--buildtype=release"], cwd=ROOT, check=True,
+                       stdout=subprocess.DEVNULL)
     subprocess.run(["ninja", "-C", str(folder), "--quiet", *targets], cwd=ROOT, check=True)
 
 
@@ -171,8 +167,7 @@ def system(tally):
 
 def sanitize(tally):
     folder = Path(f"{BUILD}-sanitize")
-    # b_lundef: libraries leave the sanitizers' symbols to the program.
-    configure(folder, ["-Dsanitize=address,undefined", "-Db_lundef=false"])
+    subprocess.run(["scripts/setup_instrumented", folder], cwd=ROOT, check=True)
     tests = json.loads((ROOT / folder / "meson-info/intro-tests.json").read_text())
     programs = {Path(t["cmd"][0]) for t in tests if not any(s.endswith(":mpi") for s in t["suite"])}
     build(folder, sorted(str(p.relative_to(ROOT / folder)) for p in programs))
@@ -183,11 +178,10 @@ def sanitize(tally):
 
 
 def fuzz(tally):
-    # Compiling takes minutes, each of the targets this long.
     seconds = os.environ.get("TESSERA_FUZZ_SECONDS", "20")
     text, status = run(["scripts/fuzz", seconds], 1200)
-    passed = len(re.findall(r"^fuzz: \w+: \d+ inputs", text, re.M))
-    failed = max(len(re.findall(r"^fuzz: \w+: FAILED", text, re.M)), int(status != 0 or passed == 0))
+    passed = len(re.findall(r"\bfuzz: \w+: \d+ inputs", text))
+    failed = max(len(re.findall(r"\bfuzz: \w+: FAILED", text)), int(status != 0 or passed == 0))
     tally.add(f"fuzz, {seconds} s each", passed, failed, text)
 
 

@@ -69,10 +69,12 @@ TEST_CASE("every truncation of a file of arrays is an error that names it") {
   const std::string array = npy("<f4", "(2,)", kTwo);
   const std::string tensors = safetensors(
       R"({"__metadata__":{"a":"b"},"x":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})", kTwo);
-  for (const auto& [format, bytes] : std::vector<std::pair<std::string, std::string>>{
+  for (const auto& whole : std::vector<std::pair<std::string, std::string>>{
            {"npy", array},
            {"npz", zip({{"x.npy", array, false, {}, {}}, {"y.npy", array, true, {}, {}}})},
            {"safetensors", tensors}}) {
+    const auto& format = whole.first;
+    const auto& bytes = whole.second;
     read_all(folder.file("whole", bytes), format);
     for (std::size_t size = 0; size < bytes.size(); ++size) {
       CAPTURE(format, size);
@@ -88,11 +90,13 @@ TEST_CASE("every truncation of a file of arrays is an error that names it") {
 TEST_CASE("no single changed byte does harm") {
   const Folder folder;
   const std::string array = npy("<f4", "(2,)", kTwo);
-  for (const auto& [format, bytes] : std::vector<std::pair<std::string, std::string>>{
+  for (const auto& whole : std::vector<std::pair<std::string, std::string>>{
            {"npy", array},
            {"npz", zip({{"x.npy", array, true, {}, {}}})},
            {"safetensors",
             safetensors(R"({"x":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})", kTwo)}}) {
+    const auto& format = whole.first;
+    const auto& bytes = whole.second;
     for (std::size_t at = 0; at < bytes.size(); ++at) {
       for (const int mask : {0x01, 0x80, 0xFF}) {
         std::string changed = bytes;

@@ -162,12 +162,15 @@ TEST_CASE("argmax and argmin find the first") {
   for (const bool smallest : {false, true}) {
     for (const DType dtype : {DType::float32, DType::bfloat16, DType::float64, DType::int32,
                               DType::int64, DType::uint8}) {
-      for (const auto& [outer, size, inner] : {std::array<std::int64_t, 3>{3, 5, 1},
+      for (const auto& shape : {std::array<std::int64_t, 3>{3, 5, 1},
                                                {2, 1, 7},
                                                {1, 2000, 1},
                                                {4, 6, 700},
                                                {0, 3, 2},
                                                {100, 1500, 1}}) {
+        const std::int64_t outer = shape[0];
+        const std::int64_t size = shape[1];
+        const std::int64_t inner = shape[2];
         const std::vector<double> values = draw(outer * size * inner, 9);
         Buffer x(dtype, outer * size * inner);
         x.set(values);

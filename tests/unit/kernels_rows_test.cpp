@@ -21,7 +21,7 @@ extern const RowLoops row_loops;
 namespace {
 
 /// Sums one by one, as instrumented code makes them, round more than those of vector lanes.
-#ifdef __SANITIZE_ADDRESS__
+#ifdef TESSERA_INSTRUMENTED
 constexpr double kSoftmaxError = 2e-6;
 #else
 constexpr double kSoftmaxError = 1e-6;
