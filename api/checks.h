@@ -42,12 +42,17 @@ std::vector<std::pair<std::string, std::vector<std::string>>> known_classes();
 int launched_rank();
 /// Rank in the job (joins it).
 int rank_of_job();
+/// How long this process may wait for the others to join the job (0: for ever); before it joins.
+void set_join_seconds(double seconds);
 /// All of standard input. Launchers give it to rank 0 alone, so that rank reads it and tells the
 /// others (joins the job).
 std::string standard_input_of_job();
 /// Threads of each rank (0: the node's cores divided by its ranks) and the watchdog's time (0:
 /// none).
 void set_runtime(int threads, double watchdog_seconds);
+/// Throws rank_lost naming the ranks that were started with another command or config than rank 0.
+/// `text` is what has to be the same. Collective.
+void require_same_on_all_ranks(const std::string& text);
 /// A line for each rank: host, local rank, device, PCI bus id, threads. Collective.
 std::string device_table();
 /// Reports an error and ends all ranks of the job with this status; returns it where this process

@@ -18,13 +18,14 @@ namespace {
 
 int threads_of_job = 0;
 bool joined = false;
+double join_seconds = comm::Watchdog::kDefaultSeconds;
 
 }  // namespace
 
 comm::World& job() {
   // One job a process: MPI can be joined once. Left when the process ends.
   static const std::unique_ptr<comm::World> world = [] {
-    std::unique_ptr<comm::World> made = comm::join_world();
+    std::unique_ptr<comm::World> made = comm::join_world(join_seconds);
     joined = true;
     return made;
   }();
@@ -53,9 +54,27 @@ std::string standard_input_of_job() {
   return comm::gather_texts(job().all(), text).front();
 }
 
+void set_join_seconds(double seconds) { join_seconds = seconds; }
+
 void set_runtime(int threads, double watchdog_seconds) {
   set_threads(threads);
   job().watchdog().set_seconds(watchdog_seconds);
+}
+
+void require_same_on_all_ranks(const std::string& text) {
+  comm::World& world = job();
+  if (world.size() == 1) return;
+  std::string differing;
+  const std::vector<std::string> texts = comm::gather_texts(world.all(), text);
+  for (std::size_t rank = 1; rank < texts.size(); ++rank) {
+    if (texts[rank] != texts[0])
+      differing += fmt::format("{}{}", differing.empty() ? "" : ", ", rank);
+  }
+  if (differing.empty()) return;
+  throw Error(Error::Kind::rank_lost,
+              fmt::format("rank(s) {} were started with another command or config than rank 0: all "
+                          "ranks need the same ones",
+                          differing));
 }
 
 std::string device_table() {

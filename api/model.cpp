@@ -205,10 +205,12 @@ Plan plan_of(const Model::Data& model, const data::Dataset& dataset, std::int64_
 void open_run(train::Session& session, const FitOptions& options, const std::string& plan,
               std::vector<std::unique_ptr<train::Callback>>& callbacks) {
   const fs::path& folder = options.output_dir;
+  const bool goes_on = options.append || !options.resume.empty();
   std::string failure;
   if (session.is_first_rank()) {
     try {
       fs::create_directories(folder);
+      if (!goes_on) train::remove_checkpoints((folder / "checkpoints").string());
       if (!options.config_text.empty())
         io::write_text_file((folder / "config.json").string(), options.config_text);
       io::write_text_file((folder / "plan.json").string(), plan + "\n");
@@ -220,8 +222,7 @@ void open_run(train::Session& session, const FitOptions& options, const std::str
     if (!text.empty()) throw Error(Error::Kind::internal, text);
   }
   callbacks.push_back(std::make_unique<train::MetricsFile>(
-      (folder / "metrics.jsonl").string(), options.log_steps, session.is_first_rank(),
-      options.append || !options.resume.empty()));
+      (folder / "metrics.jsonl").string(), options.log_steps, session.is_first_rank(), goes_on));
   const CheckpointOptions& checkpoint = options.checkpoint;
   if (checkpoint.every_epochs > 0 || checkpoint.every_steps > 0 || !options.resume.empty()) {
     callbacks.push_back(std::make_unique<train::Checkpoints>(

@@ -91,8 +91,9 @@ std::vector<std::string> gather_texts(Communicator& communicator, const std::str
 
 /// Joins the MPI job, or makes a world of one when not started under a launcher and no MPI is
 /// needed. Throws rank_lost when the launcher's environment says that there are more ranks than MPI
-/// sees (N silent single-rank jobs). One per process.
-std::unique_ptr<World> join_world();
+/// sees (N silent single-rank jobs). Where not all ranks have joined after `seconds` (10 at least;
+/// 0: wait for ever), the process ends with that status. One per process.
+std::unique_ptr<World> join_world(double seconds);
 
 /// Runs `body(world)` once per rank, each on its own thread, with communicators through shared
 /// memory. The first exception of a rank ends the others and is rethrown.

@@ -2,12 +2,16 @@
 #include <mpi.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
+#include <cmath>
+#include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <map>
+#include <mutex>
 #include <numeric>
 #include <thread>
 
@@ -24,6 +28,9 @@ namespace {
 constexpr auto kAbortPatience = std::chrono::seconds(5);
 /// A rank that fails because another did leaves it this long to end the job and to be heard first.
 constexpr auto kSecondaryPatience = std::chrono::seconds(2);
+
+/// Processes of one job do not start at once: however impatient the user, they have this long.
+constexpr double kLeastJoinSeconds = 10.0;
 
 int number_in_environment(const char* name) {
   const char* text = std::getenv(name);
@@ -133,9 +140,48 @@ class LoneWorld final : public World {
   std::unique_ptr<Communicator> communicator_;
 };
 
+/// Until the watchdog stands, ranks wait for each other inside MPI, where nothing can be asked of
+/// it: this ends the process when that takes too long.
+class JoinGuard {
+ public:
+  explicit JoinGuard(double seconds) {
+    if (seconds > 0) thread_ = std::thread([this, seconds] { watch(seconds); });
+  }
+  ~JoinGuard() {
+    if (!thread_.joinable()) return;
+    {
+      const std::scoped_lock lock(mutex_);
+      joined_ = true;
+    }
+    wake_.notify_one();
+    thread_.join();
+  }
+  JoinGuard(const JoinGuard&) = delete;
+  JoinGuard& operator=(const JoinGuard&) = delete;
+
+ private:
+  void watch(double seconds) {
+    std::unique_lock lock(mutex_);
+    if (wake_.wait_for(lock, std::chrono::duration<double>(seconds), [this] { return joined_; }))
+      return;
+    print_error("not all ranks joined the job within " + std::to_string(std::lround(seconds)) +
+                    " s: one of them is stopped, ended without joining, or was started with "
+                    "another program or command",
+                number_in_environment("OMPI_COMM_WORLD_RANK"),
+                number_in_environment("OMPI_COMM_WORLD_SIZE"));
+    // MPI_Abort needs an MPI that is up.
+    _exit(exit_status(Error::Kind::rank_lost));
+  }
+
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  bool joined_ = false;
+  std::thread thread_;
+};
+
 class MpiWorld final : public World {
  public:
-  explicit MpiWorld(int expected);
+  MpiWorld(int expected, double seconds);
   ~MpiWorld() override;
 
   int rank() const override { return rank_; }
@@ -166,8 +212,10 @@ class MpiWorld final : public World {
   std::map<std::vector<int>, std::unique_ptr<Communicator>> groups_;
 };
 
-MpiWorld::MpiWorld(int expected) : host_(host_name()), exceptions_(std::uncaught_exceptions()) {
+MpiWorld::MpiWorld(int expected, double seconds)
+    : host_(host_name()), exceptions_(std::uncaught_exceptions()) {
   set_defaults();
+  const JoinGuard guard(seconds > 0 ? std::max(seconds, kLeastJoinSeconds) : 0.0);
   int provided = 0;
   check_mpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided), "MPI_Init_thread");
   check_mpi(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN), "error handler");
@@ -281,14 +329,14 @@ void MpiWorld::abort(int status, const std::string& message) {
 
 }  // namespace
 
-std::unique_ptr<World> join_world() {
+std::unique_ptr<World> join_world(double seconds) {
   const int expected = ranks_expected();
   if (!has_launcher()) {
     if (expected > 1) fail_split_job(expected);
     return std::make_unique<LoneWorld>();
   }
   if (expected == 1) return std::make_unique<LoneWorld>();
-  return std::make_unique<MpiWorld>(expected);
+  return std::make_unique<MpiWorld>(expected, seconds);
 }
 
 }  // namespace tessera::comm

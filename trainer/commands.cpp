@@ -31,6 +31,19 @@ void use_runtime(const Run& run) {
               runtime->find("watchdog_seconds")->number);
 }
 
+/// All ranks must do the same work. What may differ from node to node (paths, threads) is left out;
+/// the model and its layouts are compared with the program that comes of them.
+void require_same_work(const Run& run, const std::string& command) {
+  std::vector<std::pair<std::string, json::Value>> shared = {{"command", json::make(command)}};
+  for (const json::Member& section : run.config.object) {
+    if (section.key != "data" && section.key != "model" && section.key != "initial_weights" &&
+        section.key != "output" && section.key != "runtime") {
+      shared.emplace_back(section.key, section.value);
+    }
+  }
+  require_same_on_all_ranks(json::dump(json::make_object(std::move(shared)), -1));
+}
+
 /// The folder of a run must be absent or empty, unless the user said otherwise.
 void check_output_dir(const fs::path& folder, bool overwrite, bool resume) {
   if (overwrite || resume || !fs::exists(folder)) return;
@@ -89,6 +102,7 @@ void train(const TrainOptions& options) {
   Run run = load_run(options.config, {.training_data = true});
   if (!options.output.empty()) run.output_dir = options.output;
   use_runtime(run);
+  require_same_work(run, "train --resume=" + options.resume);
   check_output_dir(run.output_dir, options.overwrite, !options.resume.empty());
   load_initial_weights(run, "");
   run.fit.output_dir = run.output_dir;
@@ -116,6 +130,7 @@ void plan(const PlanOptions& options) {
 void evaluate(const WeightsOptions& options) {
   Run run = load_run(options.config, {.test_data = true});
   use_runtime(run);
+  require_same_work(run, "evaluate");
   require_weights(run, options);
   load_initial_weights(run, options.weights);
   const auto results = run.model->evaluate(
@@ -130,6 +145,7 @@ void predict(const WeightsOptions& options) {
   check_predictions_file(options.out);
   Run run = load_run(options.config, {.test_data = true, .compiled = false});
   use_runtime(run);
+  require_same_work(run, "predict");
   require_weights(run, options);
   load_initial_weights(run, options.weights);
   const std::vector<Tensor> outputs =

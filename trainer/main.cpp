@@ -3,6 +3,7 @@
 
 #include <CLI/CLI.hpp>
 #include <chrono>
+#include <csignal>
 #include <cstdio>
 #include <exception>
 #include <functional>
@@ -196,6 +197,9 @@ class CommandLine {
 }  // namespace tessera::trainer
 
 int main(int argc, char** argv) {
+  // A file that reaches the limit of the shell or the batch system is an error with a name, like a
+  // full disk; the signal would end the process without a word.
+  std::signal(SIGXFSZ, SIG_IGN);
   try {
     tessera::trainer::CommandLine line;
     return line.run(std::vector<std::string>(argv + 1, argv + argc));

@@ -73,6 +73,10 @@ class Loader {
         seed != nullptr && seed->kind == json::Kind::integer && seed->integer >= 0) {
       set_random_seed(static_cast<std::uint64_t>(seed->integer));
     }
+    if (const json::Value* seconds = find_path(config_, {"runtime", "watchdog_seconds"});
+        seconds != nullptr && seconds->is_number() && seconds->number >= 0) {
+      set_join_seconds(seconds->number);
+    }
     const json::Value* policy = find_path(config_, {"dtype_policy"});
     try {
       set_dtype_policy(policy != nullptr && policy->is_string() ? policy->string : "float32");

@@ -273,10 +273,11 @@ void load_checkpoint(const std::string& folder, FitContext& context) {
                               file, i));
     }
     if (saved->string != name) {
-      throw Error(Error::Kind::weights,
-                  fmt::format("{}: callback {} is \"{}\", in this run it is \"{}\": resume with the "
-                              "callbacks of the run that was cut",
-                              file, i, saved->string, name));
+      throw Error(
+          Error::Kind::weights,
+          fmt::format("{}: callback {} is \"{}\", in this run it is \"{}\": resume with the "
+                      "callbacks of the run that was cut",
+                      file, i, saved->string, name));
     }
   }
   const std::int64_t sample = integer_from(training, "sample");
@@ -312,6 +313,10 @@ std::vector<std::string> list_checkpoints(const std::string& parent) {
   std::vector<std::string> folders;
   for (auto& [step, path] : found) folders.push_back(path);
   return folders;
+}
+
+void remove_checkpoints(const std::string& parent) {
+  for (const std::string& folder : list_checkpoints(parent)) fs::remove_all(folder);
 }
 
 namespace {
@@ -370,12 +375,18 @@ void Checkpoints::on_epoch_end(FitContext& context, std::int64_t epoch, Logs& /*
 }
 
 void Checkpoints::save(FitContext& context) {
-  save_checkpoint((fs::path(folder_) / fmt::format("step_{}", context.session.step)).string(),
-                  context);
+  const std::string made =
+      (fs::path(folder_) / fmt::format("step_{}", context.session.step)).string();
+  save_checkpoint(made, context);
   if (!context.session.is_first_rank()) return;
   const std::vector<std::string> known = list_checkpoints(folder_);
-  for (std::size_t i = static_cast<std::size_t>(options_.keep); i < known.size(); ++i)
-    fs::remove_all(known[i]);
+  // Newer ones are damaged, or of a course of training that this one has left: neither may take
+  // the place of what was just saved.
+  const auto saved = std::ranges::find(known, made);
+  if (saved == known.end()) return;  // another process took it away
+  const auto kept = std::min(options_.keep, static_cast<std::int64_t>(known.end() - saved));
+  std::for_each(saved + kept, known.end(), [](const std::string& old) { fs::remove_all(old); });
+  std::for_each(known.begin(), saved, [](const std::string& left) { fs::remove_all(left); });
 }
 
 }  // namespace tessera::train

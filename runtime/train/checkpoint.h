@@ -22,7 +22,13 @@ void load_checkpoint(const std::string& folder, FitContext& context);
 /// Folders "step_<n>" in `parent` that hold a readable checkpoint, newest first.
 std::vector<std::string> list_checkpoints(const std::string& parent);
 
-/// Saves by epochs or steps, keeps the newest `keep`, and goes on from one when asked to.
+/// Removes what `list_checkpoints` finds: a run that starts afresh in the folder of an earlier one
+/// must not be resumed from that one's. On one rank.
+void remove_checkpoints(const std::string& parent);
+
+/// Saves by epochs or steps, keeps the newest `keep`, and goes on from one when asked to. Once it
+/// saves, checkpoints of later steps go: they belong to a course that was left by resuming from an
+/// older one.
 class Checkpoints : public Callback {
  public:
   struct Options {

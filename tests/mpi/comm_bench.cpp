@@ -50,7 +50,7 @@ void compare(Communicator& all, std::int64_t elements, int repeats) {
 }  // namespace
 
 int main() {
-  const auto world = tessera::comm::join_world();
+  const auto world = tessera::comm::join_world(60.0);
   Communicator& all = world->all();
   compare(all, 5, 20000);
   compare(all, 256, 20000);

@@ -49,7 +49,7 @@ int main(int argc, char** argv) {
   const std::string fault = argc > 1 ? argv[1] : "none";
   std::unique_ptr<comm::World> world;
   try {
-    world = comm::join_world();
+    world = comm::join_world(60.0);
     if (fault == "sleep") world->watchdog().set_seconds(2.0);
     if (fault == "hang") world->watchdog().set_seconds(1.0);
     world->watchdog().arm("training");

@@ -99,7 +99,7 @@ void run(World& world) {
 }  // namespace tessera::comm
 
 int main() {
-  const auto world = tessera::comm::join_world();
+  const auto world = tessera::comm::join_world(60.0);
   try {
     tessera::comm::run(*world);
   } catch (const std::exception& error) {

@@ -179,3 +179,63 @@ def check_full_disk(bench):
         if mounted:
             subprocess.run(["umount", str(folder)], check=True)
     bench.expect_no_processes()
+
+
+def start_uneven(bench, common, of_rank_1):
+    """Starts 2 ranks of which rank 1 gets arguments of its own: (process, folder) for `bench.finish`."""
+    script = bench.new_path("uneven.sh")
+    words = [" ".join(f"'{word}'" for word in arguments) for arguments in (common, of_rank_1)]
+    script.write_text(f'#!/bin/bash\n[ "$OMPI_COMM_WORLD_RANK" = 1 ] && exec {bench.trainer} {words[1]}\n'
+                      f'exec {bench.trainer} {words[0]}\n')
+    script.chmod(0o755)
+    folder = bench.new_path("streams")
+    with open(f"{folder}.stdout", "w") as output, open(f"{folder}.stderr", "w") as errors:
+        process = subprocess.Popen(["mpirun", "-np", "2", str(script)], env=bench.environment(), cwd=bench.folder,
+                                   stdin=subprocess.DEVNULL, stdout=output, stderr=errors)
+    return process, folder
+
+
+def check_other_config_on_a_rank(bench):
+    """A rank with another config or command than rank 0 ends the job with exit 7 before anything is computed"""
+    config = endless_config(bench)
+    config["fit"]["epochs"] = 1
+    config["data"]["test"] = config["data"]["train"]
+    weights = str(bench.train(config).folder / "weights.safetensors")
+    file = str(bench.write_config(config))
+    evaluate = ["evaluate", "--config", file, "--weights", weights]
+    train = ["train", "--config", file, "--output", str(bench.new_path("run"))]
+    for common, other in ((evaluate, [*evaluate, "--set", "fit.batch_size=9"]),
+                          (train, [*train, "--set", "fit.epochs=2"]),
+                          (train, [*train, "--resume", "auto"]),
+                          (train, evaluate)):
+        result = bench.finish(*start_uneven(bench, common, other), 40).expect_status(7)
+        expect("rank(s) 1 were started with another command or config" in result.last_lines(), result.describe())
+        expect(not result.stdout, f"something was computed: {result.stdout}")
+
+
+def check_rank_that_never_joins(bench):
+    """A rank that ends with status 0 before it joins the others ends the job with exit 7 when the watchdog's
+    time is over"""
+    train = ["train", "--config", str(bench.write_config(endless_config(bench)))]
+    begin = time.monotonic()
+    result = bench.finish(*start_uneven(bench, train, ["--version"]), 40).expect_status(7)
+    seconds = time.monotonic() - begin
+    expect(seconds <= 15, f"{seconds:.1f} s")
+    expect("not all ranks joined the job" in result.last_lines(), result.describe())
+    bench.expect_no_processes()
+
+
+def check_limit_on_files(bench):
+    """A limit on the size of files is an error that names the file, exit 1, and leaves nothing half written"""
+    config = endless_config(bench)
+    config["fit"]["epochs"] = 1
+    limited = bench.new_path("limited.sh")
+    limited.write_text(f'#!/bin/bash\nulimit -f 1\nexec {bench.trainer} "$@"\n')
+    limited.chmod(0o755)
+    folder = bench.new_path("run")
+    done = subprocess.run([str(limited), "train", "--config", str(bench.write_config(config)), "--output", str(folder)],
+                          env=bench.environment(), capture_output=True, text=True, timeout=60)
+    expect(done.returncode == 1, f"exit {done.returncode}: {done.stderr}")
+    expect("File too large" in done.stderr and str(folder) in done.stderr, done.stderr)
+    left = [path.name for path in folder.rglob("*.tmp")]
+    expect(not left, f"left behind: {left}")

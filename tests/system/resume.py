@@ -183,3 +183,30 @@ def check_damaged_newest(bench):
     want = whole.weights_bytes()
     resumed = bench.train(config, 1, "--resume", "auto", output=whole.folder)
     expect(resumed.weights_bytes() == want, "other bytes of weights than the uncut run's")
+
+
+def steps_of(folder):
+    return sorted(int(entry.name.split("_")[1]) for entry in (folder / "checkpoints").iterdir())
+
+
+def check_overwritten_run(bench):
+    """A run that overwrites a longer one keeps its own checkpoints, and --resume auto goes on from those"""
+    config = everything_config(bench)
+    config["callbacks"], config["checkpoint"] = [], {"every_epochs": 1, "keep": 2}
+    folder = bench.train(config).folder
+    short = {**config, "fit": {**config["fit"], "epochs": 3}}
+    bench.train(short, 1, "--overwrite", output=folder)
+    expect(steps_of(folder) == [10, 15], f"checkpoints of steps {steps_of(folder)}, expected 10 and 15")
+    bench.train({**short, "checkpoint": None}, 1, "--overwrite", output=folder)
+    expect(steps_of(folder) == [], f"checkpoints of an earlier run stay: {steps_of(folder)}")
+
+
+def check_back_to_older(bench):
+    """After going back to an older checkpoint, newer ones do not crowd out those that the run makes"""
+    config = everything_config(bench)
+    config["callbacks"], config["checkpoint"] = [], {"every_epochs": 1, "keep": 3}
+    folder = bench.train(config).folder
+    expect(steps_of(folder) == [30, 35, 40], f"checkpoints of steps {steps_of(folder)}")
+    config["fit"]["epochs"] = 7
+    bench.train(config, 1, "--resume", folder / "checkpoints" / "step_30", output=folder)
+    expect(steps_of(folder) == [30, 35], f"checkpoints of steps {steps_of(folder)}, expected 30 and 35")
