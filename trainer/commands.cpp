@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 
 #include "api/checks.h"
@@ -21,8 +23,10 @@ bool is_first_rank() { return rank_of_job() == 0; }
 /// Results go to standard output, from one rank.
 void print(const std::string& text) {
   if (!is_first_rank()) return;
-  std::fwrite(text.data(), 1, text.size(), stdout);
-  std::fflush(stdout);
+  if (std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0)
+    return;
+  throw Error(Error::Kind::internal,
+              fmt::format("standard output: cannot be written: {}", std::strerror(errno)));
 }
 
 void use_runtime(const Run& run) {

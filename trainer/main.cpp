@@ -1,5 +1,7 @@
 // The command line of `trainer`.
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <chrono>
@@ -200,6 +202,11 @@ int main(int argc, char** argv) {
   // A file that reaches the limit of the shell or the batch system is an error with a name, like a
   // full disk; the signal would end the process without a word.
   std::signal(SIGXFSZ, SIG_IGN);
+  // Where a standard stream is closed, the next file to be opened would take its place, and what is
+  // printed would be written into it.
+  for (int stream = 0; stream <= STDERR_FILENO; ++stream) {
+    if (fcntl(stream, F_GETFD) == -1) open("/dev/null", stream == 0 ? O_RDONLY : O_WRONLY);
+  }
   try {
     tessera::trainer::CommandLine line;
     return line.run(std::vector<std::string>(argv + 1, argv + argc));

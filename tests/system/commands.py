@@ -1,6 +1,7 @@
 """The other commands, standard input, --set, streams: on one rank and on several."""
 import json
 import re
+import subprocess
 
 from equivalence import FEATURES, mixed_config, reference
 from support import difference, expect, mlp_data, read_npy, sequential
@@ -155,3 +156,20 @@ def check_refused_early(bench):
     for out, wanted in (("y.npz", ".npy"), ("nowhere/y.npy", "no folder nowhere")):
         run = bench.command(1, "predict", "--config", file, "--out", out).expect_status(2)
         expect(wanted in run.stderr, run.describe())
+
+
+def check_standard_output(bench):
+    """Results that standard output does not take are exit 1; where it is closed, its lines land in no file of the run"""
+    config = mixed_config(bench)
+    file = bench.write_config(config)
+    run = bench.new_path("run")
+
+    def shell(arguments, redirection):
+        line = " ".join([bench.trainer, *map(str, arguments), redirection])
+        return subprocess.run(line, shell=True, env=bench.environment(), stderr=subprocess.PIPE, text=True, timeout=60)
+    done = shell(["plan", "--config", file], ">/dev/full")
+    expect(done.returncode == 1 and "No space left" in done.stderr, f"exit {done.returncode}: {done.stderr}")
+    done = shell(["--config", file, "--output", run, "--set", "fit.verbose=2"], ">&-")
+    expect(done.returncode == 0, f"exit {done.returncode}: {done.stderr}")
+    found = [path.name for path in run.rglob("*") if path.is_file() and b"Epoch 1" in path.read_bytes()]
+    expect(not found, f"lines of the console in {found}")
