@@ -9,6 +9,7 @@
 #include <cstring>
 #include <string_view>
 #include <thread>
+#include <utility>
 
 #include "base/error.h"
 #include "comm/pieces.h"
@@ -310,10 +311,17 @@ void QueuedCommunicator::doze(const Operation&) {
 }
 
 void QueuedCommunicator::look_around(const Operation& operation) {
+  // A rank that had left by the last look has shown all that it will ever show: what of it is
+  // missing now, after another try, does not come. One that leaves just now may have shown it since.
+  const std::vector<int> left = std::exchange(left_, watchdog_->left());
   std::vector<int> absent = missing(operation);
   if (absent.empty()) return;
-  for (int& member : absent) member = world_ranks_[static_cast<std::size_t>(member)];
-  watchdog_->check_peers(describe(operation), absent);
+  std::vector<int> gone;
+  for (int& member : absent) {
+    member = world_ranks_[static_cast<std::size_t>(member)];
+    if (std::ranges::find(left, member) != left.end()) gone.push_back(member);
+  }
+  watchdog_->check_peers(describe(operation), gone);
   const double limit = watchdog_->seconds();
   const std::chrono::duration<double> waited = Clock::now() - idle_since_;
   if (limit <= 0.0 || waited.count() < limit) return;

@@ -120,6 +120,7 @@ class QueuedCommunicator : public Communicator {
   std::int64_t idle_ = 0;
   bool sleeping_ = false;
   std::chrono::steady_clock::time_point idle_since_;
+  std::vector<int> left_;  // world ranks that had left when it last looked around
 };
 
 /// True when the ranks of this node are more than the processors that they may use: spinning then

@@ -119,7 +119,15 @@ void Watchdog::watch_progress() {
   _exit(exit_status(Error::Kind::rank_lost));
 }
 
-void Watchdog::check_peers(const std::string& what, std::span<const int> missing) const {
+std::vector<int> Watchdog::left() const {
+  std::vector<int> ranks;
+  for (std::size_t i = 0; board_ != nullptr && i < world_ranks_.size(); ++i) {
+    if (board_->heart(static_cast<int>(i)).left.load() != 0) ranks.push_back(world_ranks_[i]);
+  }
+  return ranks;
+}
+
+void Watchdog::check_peers(const std::string& what, std::span<const int> gone) const {
   if (board_ == nullptr) return;
   const auto lost = [&](const std::string& message) {
     throw Error(Error::Kind::rank_lost,
@@ -130,8 +138,8 @@ void Watchdog::check_peers(const std::string& what, std::span<const int> missing
   }
   for (std::size_t i = 0; i < world_ranks_.size(); ++i) {
     const std::string rank = "rank " + std::to_string(world_ranks_[i]);
-    const bool is_missing = std::ranges::find(missing, world_ranks_[i]) != missing.end();
-    if (is_missing && board_->hearts[i].left.load() != 0) lost(rank + " had already finished");
+    const bool is_gone = std::ranges::find(gone, world_ranks_[i]) != gone.end();
+    if (is_gone) lost(rank + " had already finished");
     // A rank that nobody here waits for directly may still be what the missing ones wait for.
     if (silent_[i].load() >= kStoppedTicks && seconds() > 0.0) {
       lost(rank + " has stopped (no sign of life for " + in_seconds(kStoppedSeconds) + ")");

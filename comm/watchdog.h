@@ -71,9 +71,13 @@ class Watchdog {
   /// Says that this rank takes part in nothing more.
   void leave();
 
-  /// Throws rank_lost when a rank of this node ended the job, or when one of `missing` (world
-  /// ranks) left or stopped. `what` is what the caller waits in: "all_reduce of dense/kernel".
-  void check_peers(const std::string& what, std::span<const int> missing) const;
+  /// World ranks of this node that said so.
+  std::vector<int> left() const;
+
+  /// Throws rank_lost when a rank of this node ended the job or stopped, or when there are `gone`
+  /// ones: world ranks that left without what the caller waits for. `what` is what it waits in:
+  /// "all_reduce of dense/kernel".
+  void check_peers(const std::string& what, std::span<const int> gone) const;
   Board* board() const { return board_; }
   int world_rank() const { return world_ranks_[static_cast<std::size_t>(local_rank_)]; }
 

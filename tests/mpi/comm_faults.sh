@@ -48,7 +48,8 @@ once 'error: |all_reduce of'
 expect exit 2 3 ''
 expect sleep 3 7 'all_reduce of dense/kernel: rank 1 did not arrive within 2 s'
 expect desync 2 7 'all_reduce of 5 float32'
-expect leave 2 7 'all_reduce of dense/kernel: rank 1 had already finished'
+# The rank that has left is inside MPI_Finalize, where Open MPI 4.1 may crash when the job is ended.
+expect leave 2 '7|139' 'all_reduce of dense/kernel: rank 1 had already finished'
 expect hang 2 7 'no progress for .* during training'
 
 # The same between nodes, where ranks exchange messages.
